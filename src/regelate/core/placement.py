@@ -1,0 +1,93 @@
+"""Where a plan runs: in this process, or not here; what it takes; and how many outputs may be written at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from regelate.core.plan import CompactionPlan
+from regelate.core.policy import GB, MAX_FILES_PER_GROUP, MB, PlacementPolicy
+
+BYTES_PER_SECOND_AND_THREAD = 55 * MB / 2
+"""Measured: two cores rewrite about 55 MB of compressed Parquet per second."""
+SECONDS_PER_FILE = 0.005
+"""Measured: 400 files of together 125 MB took 4 s on two cores, where their bytes alone would take 2.3 s."""
+PROCESS_BYTES = 200 * MB
+"""Measured: Python, PyIceberg, PyArrow and DuckDB take 150 MB once loaded; the rest is for manifests and the plan."""
+SCAN_BYTES_PER_FILE = MB // 5
+"""DuckDB takes about 0.2 MB per file when it binds a scan (trap T13)."""
+OUTPUT_BYTES = 128 * MB
+"""One output under way: a row group of up to a million rows decoded, and its columns encoded again. Measured: 400 files
+of 20,000 rows each in one scan peaked at 420 MB; less the process (200) and the scan (80) that leaves about as much."""
+LAMBDA_DOLLARS_PER_GB_SECOND = 0.0000166667
+LAMBDA_DOLLARS_PER_REQUEST = 0.0000002
+"""AWS Lambda's list price, x86, us-east-1, first tier; https://aws.amazon.com/lambda/pricing/"""
+
+
+class Engine(StrEnum):
+    DUCKDB = "duckdb"
+
+
+class PlacementReason(StrEnum):
+    IN_PROCESS = "IN_PROCESS"
+    TOO_LARGE = "TOO_LARGE"
+    """More bytes than `max_in_process_bytes`."""
+    TOO_LONG = "TOO_LONG"
+    """A longer run than `max_in_process_seconds`, by the estimate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """The decision for one plan; `engine` is None where it is refused, and `advice` then says what to do."""
+
+    engine: Engine | None
+    reason: PlacementReason
+    advice: str
+    size_bytes: int
+    files: int
+    estimated_seconds: float
+    parallel_outputs: int
+
+
+def place(plan: CompactionPlan, policy: PlacementPolicy) -> Placement:
+    """Judge a plan by its bytes and its estimated seconds: it runs in this process, or is refused with advice."""
+    seconds = estimate_seconds(plan.size_bytes, plan.files, threads=policy.threads)
+    narrow = "narrow it with partition_filter or where, or set max_files and repeat"
+    reason, advice = PlacementReason.IN_PROCESS, ""
+    if plan.size_bytes > policy.max_in_process_bytes:
+        size, limit = plan.size_bytes / GB, policy.max_in_process_bytes / GB
+        reason = PlacementReason.TOO_LARGE
+        advice = f"the plan reads {size:.1f} GB, this process takes {limit:.1f} GB: {narrow}"
+    elif seconds > policy.max_in_process_seconds:
+        reason = PlacementReason.TOO_LONG
+        limit = policy.max_in_process_seconds
+        advice = f"the plan takes about {seconds:.0f} s, this process has {limit:.0f} s: {narrow}"
+    return Placement(
+        engine=Engine.DUCKDB if reason is PlacementReason.IN_PROCESS else None,
+        reason=reason,
+        advice=advice,
+        size_bytes=plan.size_bytes,
+        files=plan.files,
+        estimated_seconds=seconds,
+        parallel_outputs=parallelism(policy, files_per_scan=max((len(g.tasks) for g in plan.groups), default=0)),
+    )
+
+
+def estimate_seconds(size_bytes: int, files: int, *, threads: int) -> float:
+    """Return a cautious number of seconds for rewriting this many bytes and files."""
+    return size_bytes / (BYTES_PER_SECOND_AND_THREAD * max(threads, 1)) + files * SECONDS_PER_FILE
+
+
+def estimate_dollars(seconds: float, memory_bytes: int) -> float:
+    """Return what a run of this length costs on AWS Lambda with this memory."""
+    return seconds * memory_bytes / GB * LAMBDA_DOLLARS_PER_GB_SECOND + LAMBDA_DOLLARS_PER_REQUEST
+
+
+def parallelism(policy: PlacementPolicy, *, files_per_scan: int = MAX_FILES_PER_GROUP) -> int:
+    """Return how many outputs may be written at once: at least 1, at most one per thread.
+
+    Each takes `OUTPUT_BYTES`, and 0.2 MB for every file of its group: the worst case, as if each output read them all.
+    """
+    each = OUTPUT_BYTES + files_per_scan * SCAN_BYTES_PER_FILE
+    free = policy.memory_bytes - PROCESS_BYTES
+    return max(1, min(max(policy.threads, 1), free // each))

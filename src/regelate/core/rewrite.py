@@ -1,0 +1,131 @@
+"""What a rewrite returned, and the proof that it lost and doubled nothing (law 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from regelate.core.bounds import contained, order_key
+from regelate.core.plan import FileGroup
+from regelate.core.table import ColumnMetrics, Partition
+from regelate.errors import DataUnavailable, InvariantViolated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDataFile:
+    """A data file that exists in storage and is not yet part of the table."""
+
+    path: str
+    partition: Partition
+    record_count: int
+    size_bytes: int
+    metrics: ColumnMetrics = field(repr=False)
+    column_sizes: Mapping[int, int] = field(default_factory=dict, repr=False)
+    split_offsets: tuple[int, ...] = field(default=(), repr=False)
+    sort_order_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteResult:
+    """What one attempt at one group did.
+
+    `rows_read`: rows of the inputs by their own footers' count through the manifests. `rows_deleted`: counted
+    INDEPENDENTLY of the read that produced the outputs. `rows_written`: sum over the outputs' footers.
+    """
+
+    group: FileGroup
+    added: tuple[NewDataFile, ...]
+    rows_deleted: int
+
+    @property
+    def rows_read(self) -> int:
+        return sum(t.data_file.record_count for t in self.group.tasks)
+
+    @property
+    def rows_written(self) -> int:
+        return sum(f.record_count for f in self.added)
+
+    @property
+    def bytes_written(self) -> int:
+        return sum(f.size_bytes for f in self.added)
+
+
+def verify_rewrite(result: RewriteResult, column_types: Mapping[int, str]) -> None:
+    """Prove one rewrite before its commit: rows conserved, null counts conserved, bounds within the inputs' bounds.
+
+    Errors: InvariantViolated ROWS_NOT_CONSERVED; DataUnavailable DATA_FILE_SUSPECT when files disagree with the
+    metadata.
+    """
+    group = result.group
+    if result.rows_read - result.rows_deleted != result.rows_written:
+        raise InvariantViolated(
+            "ROWS_NOT_CONSERVED",
+            f"group {group.index} ({group.partition.path or 'unpartitioned'}): {result.rows_read} rows in the "
+            f"manifests minus {result.rows_deleted} deleted is not the {result.rows_written} written; "
+            "nothing was committed",
+            rows_read=result.rows_read,
+            rows_deleted=result.rows_deleted,
+            rows_written=result.rows_written,
+        )
+    inputs = [t.data_file.metrics for t in group.tasks]
+    outputs = [f.metrics for f in result.added]
+    for field_id, type_text in column_types.items():
+        _verify_nulls(result, field_id, inputs, outputs)
+        _verify_bounds(result, field_id, type_text, inputs, outputs)
+
+
+def _verify_nulls(
+    result: RewriteResult,
+    field_id: int,
+    inputs: Sequence[ColumnMetrics | None],
+    outputs: Sequence[ColumnMetrics],
+) -> None:
+    """Compare null counts. An input without a count (a column added later, few metrics) may hold 0 to all its rows."""
+    after = [m.null_counts.get(field_id) for m in outputs]
+    if None in after:
+        return
+    before = [m.null_counts.get(field_id) if m is not None else None for m in inputs]
+    rows = [t.data_file.record_count for t in result.group.tasks]
+    least = sum(n for n in before if n is not None) if result.rows_deleted == 0 else 0
+    most = sum(count if n is None else n for n, count in zip(before, rows, strict=True))
+    written = sum(n for n in after if n is not None)
+    if not least <= written <= most:
+        raise DataUnavailable(
+            "DATA_FILE_SUSPECT",
+            f"group {result.group.index}: column {field_id} has {most if written > most else least} nulls in the "
+            f"manifests and {written} as written",
+            field_id=field_id,
+            paths=[t.data_file.path for t in result.group.tasks[:5]],
+        )
+
+
+def _verify_bounds(
+    result: RewriteResult,
+    field_id: int,
+    type_text: str,
+    inputs: Sequence[ColumnMetrics | None],
+    outputs: Sequence[ColumnMetrics],
+) -> None:
+    lows = [m.lower_bounds.get(field_id) for m in inputs if m is not None and not _only_nulls(m, field_id)]
+    highs = [m.upper_bounds.get(field_id) for m in inputs if m is not None and not _only_nulls(m, field_id)]
+    if None in inputs or None in lows or None in highs or not lows:
+        return
+    outer = (
+        min((b for b in lows if b is not None), key=lambda b: order_key(type_text, b)),
+        max((b for b in highs if b is not None), key=lambda b: order_key(type_text, b)),
+    )
+    for metrics in outputs:
+        low, high = metrics.lower_bounds.get(field_id), metrics.upper_bounds.get(field_id)
+        if low is not None and high is not None and not contained(type_text, (low, high), outer):
+            raise DataUnavailable(
+                "DATA_FILE_SUSPECT",
+                f"group {result.group.index}: values of column {field_id} lie outside the bounds of its input files",
+                field_id=field_id,
+                paths=[t.data_file.path for t in result.group.tasks[:5]],
+            )
+
+
+def _only_nulls(metrics: ColumnMetrics, field_id: int) -> bool:
+    """A file in which a column is absent or null throughout has no bounds and constrains nothing."""
+    values, nulls = metrics.value_counts.get(field_id), metrics.null_counts.get(field_id)
+    return values is not None and values == nulls

@@ -1,0 +1,91 @@
+"""Cuts one file group into contiguous parts, one per output file, at file borders where they are near enough."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from regelate.core.plan import FileGroup
+from regelate.core.table import FileScanTask
+
+BORDER_TOLERANCE = 0.1
+"""A cut moves to the nearest file border when that changes the output's size by at most this share of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Whole tasks but for the first, read from `first_row`, and the last, read up to `end_row` (None: to its end)."""
+
+    group: FileGroup
+    tasks: tuple[FileScanTask, ...]
+    first_row: int = 0
+    end_row: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Input bytes of this part, pro rata by rows where a file is cut."""
+        total = 0.0
+        for index, task in enumerate(self.tasks):
+            rows = task.data_file.record_count
+            low = self.first_row if index == 0 else 0
+            high = rows if index < len(self.tasks) - 1 or self.end_row is None else self.end_row
+            total += task.data_file.size_bytes * ((high - low) / rows if rows else 1.0)
+        return int(total)
+
+    @property
+    def rows(self) -> int:
+        whole = sum(t.data_file.record_count for t in self.tasks)
+        tail = self.tasks[-1].data_file.record_count
+        return whole - self.first_row - (0 if self.end_row is None else tail - self.end_row)
+
+    def scans(self, max_files: int) -> tuple[Part, ...]:
+        """Cut this part into consecutive ones of at most `max_files` files each, for reading one after the other."""
+        edges = range(0, len(self.tasks), max_files)
+        return tuple(
+            Part(
+                group=self.group,
+                tasks=self.tasks[low : low + max_files],
+                first_row=self.first_row if low == 0 else 0,
+                end_row=self.end_row if low + max_files >= len(self.tasks) else None,
+            )
+            for low in edges
+        )
+
+
+def split(group: FileGroup) -> tuple[Part, ...]:
+    """Return the parts of a group in order; together they hold every row of it exactly once."""
+    cuts = _cuts(group)
+    parts: list[Part] = []
+    edges = [(0, 0), *cuts, (len(group.tasks), 0)]
+    for (task, row), (next_task, next_row) in pairwise(edges):
+        end = next_task + (1 if next_row else 0)
+        parts.append(
+            Part(group=group, tasks=group.tasks[task:end], first_row=row, end_row=next_row if next_row else None)
+        )
+    return tuple(parts)
+
+
+def _cuts(group: FileGroup) -> list[tuple[int, int]]:
+    """Return the inner cuts as (task index, row in that task), strictly ascending."""
+    sizes = [t.data_file.size_bytes for t in group.tasks]
+    borders = [0, *accumulate(sizes)]
+    share = borders[-1] / group.expected_output_files
+    cuts: list[tuple[int, int]] = []
+    for number in range(1, group.expected_output_files):
+        cut = _cut(group, borders, number * share, share * BORDER_TOLERANCE)
+        if (0, 0) < cut < (len(group.tasks), 0) and (not cuts or cut > cuts[-1]):
+            cuts.append(cut)
+    return cuts
+
+
+def _cut(group: FileGroup, borders: list[int], at: float, tolerance: float) -> tuple[int, int]:
+    index = min(bisect_right(borders, at) - 1, len(group.tasks) - 1)
+    before, after = at - borders[index], borders[index + 1] - at
+    if min(before, after) <= tolerance:
+        return (index, 0) if before <= after else (index + 1, 0)
+    rows = group.tasks[index].data_file.record_count
+    row = round(rows * before / (before + after))
+    if 0 < row < rows:
+        return (index, row)
+    return (index, 0) if row <= 0 else (index + 1, 0)

@@ -1,0 +1,118 @@
+"""What the world is told of one COMPACT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+from regelate.core.placement import Engine
+from regelate.core.plan import CompactionPlan
+from regelate.core.policy import CompactionPolicy
+from regelate.core.rewrite import RewriteResult
+from regelate.core.selection import is_small
+from regelate.core.table import TableSnapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseSeconds:
+    """Wall-clock seconds of each phase."""
+
+    plan: float = 0.0
+    rewrite: float = 0.0
+    verify: float = 0.0
+    commit: float = 0.0
+    expire: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.plan + self.rewrite + self.verify + self.commit + self.expire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionStats:
+    """The `stats` of an answer: exactly these names, in this order.
+
+    `files_before` / `files_after` and `bytes_*`: live data files of the whole table at the plan and after the commit,
+    so files_after = files_before - files_removed + files_added + what others did meanwhile. `bytes_saved`: inputs less
+    outputs; negative where they grew. `rows`: rows written. `small_files_remaining`: candidates left.
+    """
+
+    files_before: int
+    files_after: int
+    files_compacted: int
+    files_removed: int
+    files_added: int
+    bytes_before: int
+    bytes_after: int
+    bytes_saved: int
+    snapshots_expired: int = 0
+    compaction_time_ms: float
+    small_files_remaining: int
+    engine: str
+    groups: int
+    groups_deferred: int
+    rows: int
+    delete_files_removed: int
+    manifests_before: int
+    manifests_after: int
+    bytes_freed: int = 0
+    commit_attempts: int
+    dropped_groups: int
+    seconds: PhaseSeconds = field(default_factory=PhaseSeconds)
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the stats as plain values, ready for JSON."""
+        return asdict(self)
+
+
+def summarise(
+    before: TableSnapshot,
+    plan: CompactionPlan,
+    landed: Sequence[RewriteResult],
+    policy: CompactionPolicy,
+    *,
+    files_after: int,
+    bytes_after: int,
+    manifests_after: int,
+    commit_attempts: int,
+    dropped_groups: int,
+    seconds: PhaseSeconds,
+    engine: str = Engine.DUCKDB.value,
+    delete_files_removed: int = 0,
+    snapshots_expired: int = 0,
+    bytes_freed: int = 0,
+) -> CompactionStats:
+    """Return the stats of one COMPACT from its plan, the results that landed, and the totals after its commit.
+
+    `small_files_remaining`: candidates at the plan, less those rewritten, plus outputs outside min..max; candidates
+    that others added meanwhile are not known here and not counted.
+    """
+    compacted = sum(len(r.group.tasks) for r in landed)
+    bytes_in = sum(r.group.size_bytes for r in landed)
+    bytes_out = sum(r.bytes_written for r in landed)
+    sizes = [f.size_bytes for r in landed for f in r.added]
+    again = sum(is_small(size, policy) or size > policy.max_file_size_bytes for size in sizes)
+    return CompactionStats(
+        files_before=before.file_count,
+        files_after=files_after,
+        files_compacted=compacted,
+        files_removed=compacted,
+        files_added=len(sizes),
+        bytes_before=before.size_bytes,
+        bytes_after=bytes_after,
+        bytes_saved=bytes_in - bytes_out,
+        snapshots_expired=snapshots_expired,
+        compaction_time_ms=round(seconds.total * 1000, 2),
+        small_files_remaining=len(before.candidates) - compacted + again,
+        engine=engine,
+        groups=len(landed),
+        groups_deferred=len(plan.deferred),
+        rows=sum(r.rows_written for r in landed),
+        delete_files_removed=delete_files_removed,
+        manifests_before=before.manifest_count,
+        manifests_after=manifests_after,
+        bytes_freed=bytes_freed,
+        commit_attempts=commit_attempts,
+        dropped_groups=dropped_groups,
+        seconds=seconds,
+    )

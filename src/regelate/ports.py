@@ -1,0 +1,248 @@
+"""What operations need of the outside, as Protocols. Adapters implement them; `wiring` joins them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from regelate.core.conflict import CommitWindow
+from regelate.core.plan import FileGroup
+from regelate.core.policy import CompactionPolicy, SortField
+from regelate.core.rewrite import NewDataFile, RewriteResult
+from regelate.core.schema import Column, TableDefinition
+from regelate.core.selection import Reason
+from regelate.core.stats import CompactionStats
+from regelate.core.table import DataFile, FileScanTask, Partition, SnapshotEntry, SnapshotRef, TableSnapshot
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int: ...
+    def monotonic(self) -> float: ...
+    def sleep(self, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDescription:
+    ident: str
+    table_uuid: str
+    location: str
+    format_version: int
+    columns: tuple[Column, ...]
+    partition_spec: tuple[Mapping[str, object], ...]
+    sort_order: tuple[Mapping[str, object], ...]
+    properties: Mapping[str, str]
+    snapshot_id: int | None
+    snapshot_count: int
+    refs: tuple[SnapshotRef, ...]
+
+
+class TableAdmin(Protocol):
+    """Tables as names in one catalog. Idents are `namespace.table`, after the namespace template."""
+
+    def create(
+        self, ident: str, definition: TableDefinition, *, if_not_exists: bool
+    ) -> tuple[bool, TableDescription]: ...
+    def alter(
+        self, ident: str, *, set_properties: Mapping[str, str], unset_properties: Sequence[str]
+    ) -> Mapping[str, str]: ...
+    def describe(self, ident: str) -> TableDescription: ...
+    def list_tables(self, namespace: str) -> tuple[str, ...]: ...
+    def drop(self, ident: str, *, purge: bool) -> None: ...
+    def reachable(self) -> bool: ...
+
+
+class TableReader(Protocol):
+    """Reads one table's metadata; never a data file."""
+
+    def properties(self) -> Mapping[str, str]: ...
+    def read(
+        self, policy: CompactionPolicy, *, snapshot_id: int | None = None, deadline: float | None = None
+    ) -> TableSnapshot: ...
+    def explain(self, policy: CompactionPolicy) -> Iterator[tuple[DataFile, Reason]]: ...
+
+
+class Outcome(StrEnum):
+    LANDED = "landed"
+    LOST = "lost"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The table as the catalog shows it now, as far as the attempt loop needs it."""
+
+    uuid: str
+    format_version: int
+    snapshot_id: int | None
+    sequence_number: int
+    metadata_location: str
+    snapshots: tuple[SnapshotEntry, ...]
+    refs: tuple[SnapshotRef, ...]
+
+    def reaches(self, snapshot_id: int | None) -> bool:
+        """Say whether the history from the head shows this snapshot, or shows itself whole to the table's beginning."""
+        parents = {s.snapshot_id: s.parent_id for s in self.snapshots}
+        at = self.snapshot_id
+        while at is not None and at != snapshot_id:
+            if at not in parents:
+                return False
+            at = parents[at]
+        return True
+
+    def run(self, run_id: str) -> SnapshotEntry | None:
+        """Find the snapshot that this run committed earlier, if it did."""
+        return next((s for s in self.snapshots if s.run_id == run_id), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableTotals:
+    """Live data files, their bytes, and manifests at the head last seen."""
+
+    files: int
+    size_bytes: int
+    manifests: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotChange:
+    """One snapshot to commit on top of a head. Removed data files (path -> the manifest that listed it at planning)
+    must be live there, in exactly `removed_entries` manifest entries; `base_manifests` are the manifests known at
+    planning to hold none of them, which need no second look.
+
+    `data_sequence_number` is set for rewrites (law 4): the added files then carry it; None inherits the new one.
+    """
+
+    operation: str
+    snapshot_id: int
+    summary: Mapping[str, str]
+    added: tuple[NewDataFile, ...] = ()
+    removed: Mapping[str, str] = field(default_factory=dict)
+    removed_entries: int = 0
+    base_manifests: frozenset[str] = frozenset()
+    dropped_delete_paths: frozenset[str] = frozenset()
+    data_sequence_number: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiryChange:
+    """Snapshots and refs to remove; every ref seen at planning must still be what it was."""
+
+    snapshot_ids: tuple[int, ...]
+    ref_names: tuple[str, ...] = ()
+    expected_refs: tuple[SnapshotRef, ...] = ()
+
+
+Change = SnapshotChange | ExpiryChange
+
+
+class Committer(Protocol):
+    """The catalog's compare-and-swap on one table's branch."""
+
+    def new_snapshot_id(self) -> int: ...
+    def head(self) -> Head: ...
+    def totals(self) -> TableTotals: ...
+    def holds_any(self, paths: Sequence[str]) -> bool: ...
+    def lost_refs(self, change: ExpiryChange) -> tuple[str, ...]: ...
+    def live_tasks(self, rows: object | None = None, key: Sequence[str] = ()) -> tuple[FileScanTask, ...]: ...
+    def window(self, base: TableSnapshot, groups: Sequence[FileGroup]) -> CommitWindow: ...
+    def try_commit(self, head: Head, change: Change) -> Outcome: ...
+    def forget_lost(self) -> None: ...
+
+
+class RowWriter(Protocol):
+    """JSON records or Arrow batches -> Parquet data files of one table, not yet committed."""
+
+    def encode(self, records: Sequence[Mapping[str, object]]) -> object: ...
+    def coerce(self, arrow_table: object) -> object: ...
+    def check_key(self, rows: object, key: Sequence[str]) -> None: ...
+    def write(self, rows: object) -> tuple[NewDataFile, ...]: ...
+    def discard(self, locations: Sequence[str]) -> None: ...
+
+
+def name_in_view(field_id: int) -> str:
+    """Return how a view calls a top-level column: no name of the table can then hide a virtual column of the scan."""
+    return f"c{field_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyDeletes:
+    """Equality deletes on one key, as a view of their own that names the delete files as if they were data.
+
+    `sequence_numbers`: data sequence number by delete file path.
+    """
+
+    metadata_path: str
+    key: tuple[Column, ...]
+    sequence_numbers: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """A tiny table on local disk that names exactly some files, for `iceberg_scan`.
+
+    Its columns are called `name_in_view`. Position deletes are part of it; equality deletes are not (trap T22): whoever
+    reads it applies `key_deletes` to the data files with lower `sequence_numbers` (by data file path).
+    """
+
+    metadata_path: str
+    columns: tuple[Column, ...]
+    key_deletes: tuple[KeyDeletes, ...] = ()
+    sequence_numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputTarget:
+    """Where an output goes: its final location, and the local path to write now (the same file on a local disk)."""
+
+    location: str
+    local_path: str
+    partition: Partition
+
+
+class GroupViews(Protocol):
+    @property
+    def columns(self) -> tuple[Column, ...]: ...
+    def write(self, tasks: Sequence[FileScanTask], *, with_deletes: bool = True) -> GroupView: ...
+
+
+class OutputFiles(Protocol):
+    """Outputs of a rewrite: named before they exist, described from their footers, discarded by path."""
+
+    def reserve(self, partition: Partition) -> OutputTarget: ...
+    def publish(self, target: OutputTarget, *, sort_order_id: int | None) -> NewDataFile: ...
+    def discard(self, locations: Sequence[str]) -> None: ...
+    def sort_order_id(self, fields: Sequence[SortField]) -> int | None: ...
+
+
+class RewriteEngine(Protocol):
+    """Reads groups and writes right-sized files; returns results that WE commit."""
+
+    def achieved_ratio(self, group: FileGroup, policy: CompactionPolicy) -> float: ...
+    def rewrite(
+        self,
+        groups: Sequence[FileGroup],
+        policy: CompactionPolicy,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> tuple[tuple[RewriteResult, ...], tuple[tuple[FileGroup, Exception], ...]]: ...
+
+
+class KeyRewriter(Protocol):
+    """Copy-on-write of an upsert: which tasks hold the keys, and new files with their other rows."""
+
+    def without(
+        self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str]
+    ) -> tuple[tuple[FileScanTask, ...], tuple[NewDataFile, ...]]: ...
+
+
+class Reclaimer(Protocol):
+    """Deletes what expiry made unreachable, from reachability over all refs of the latest metadata."""
+
+    def check_allowed(self) -> None: ...
+    def reclaim(self, expired: Sequence[int]) -> tuple[int, int]: ...
+
+
+class Telemetry(Protocol):
+    def compaction(self, stats: CompactionStats, *, table: str) -> None: ...

@@ -1,0 +1,155 @@
+"""The proof before a commit: what a rewrite lost, doubled or made up is refused; what it kept passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regelate.core.plan import FileGroup
+from regelate.core.rewrite import NewDataFile, RewriteResult, verify_rewrite
+from regelate.core.table import ColumnMetrics, FileScanTask
+from regelate.errors import DataUnavailable, InvariantViolated
+from tests.core.model_table import UNPARTITIONED, data_file
+
+TYPES = {1: "long"}
+Values = Sequence[int | None]
+
+
+def bound(value: int) -> bytes:
+    return value.to_bytes(8, "little", signed=True)
+
+
+def metrics_of(values: Values) -> ColumnMetrics:
+    """Return what a writer says of column 1 that holds these values."""
+    found = [v for v in values if v is not None]
+    return ColumnMetrics(
+        value_counts={1: len(values)},
+        null_counts={1: len(values) - len(found)},
+        lower_bounds={1: bound(min(found))} if found else {},
+        upper_bounds={1: bound(max(found))} if found else {},
+    )
+
+
+def rewritten(inputs: Sequence[Values], outputs: Sequence[Values], *, deleted: int = 0) -> RewriteResult:
+    tasks = tuple(
+        FileScanTask(data_file=replace(data_file(f"in{n}", 100, rows=len(values)), metrics=metrics_of(values)))
+        for n, values in enumerate(inputs)
+    )
+    group = FileGroup(
+        index=7, partition=UNPARTITIONED, tasks=tasks, expected_output_files=1, write_max_file_size_bytes=1
+    )
+    added = tuple(
+        NewDataFile(
+            path=f"out{n}",
+            partition=UNPARTITIONED,
+            record_count=len(values),
+            size_bytes=10,
+            metrics=metrics_of(values),
+        )
+        for n, values in enumerate(outputs)
+    )
+    return RewriteResult(group=group, added=added, rows_deleted=deleted)
+
+
+def without_metrics(result: RewriteResult, index: int, metrics: ColumnMetrics | None = None) -> RewriteResult:
+    """Return the result with other metrics, or none, on one of its inputs."""
+    tasks = list(result.group.tasks)
+    tasks[index] = replace(tasks[index], data_file=replace(tasks[index].data_file, metrics=metrics))
+    return replace(result, group=replace(result.group, tasks=tuple(tasks)))
+
+
+rows = st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), max_size=6)
+
+
+@given(inputs=st.lists(rows, min_size=1, max_size=4), data=st.data())
+def test_a_rewrite_that_keeps_every_live_row_passes(inputs: list[list[int | None]], data: st.DataObject) -> None:
+    everything = [value for values in inputs for value in values]
+    live = [value for value in everything if not data.draw(st.booleans())]
+    cut = data.draw(st.integers(0, len(live)))
+    outputs = [part for part in (live[:cut], live[cut:]) if part]
+    verify_rewrite(rewritten(inputs, outputs, deleted=len(everything) - len(live)), TYPES)
+
+
+@given(inputs=st.lists(rows, min_size=1, max_size=4), wrong=st.integers(-6, 6).filter(bool), deleted=st.integers(0, 3))
+def test_any_other_number_of_rows_is_refused(inputs: list[list[int | None]], wrong: int, deleted: int) -> None:
+    everything = [value for values in inputs for value in values]
+    written = len(everything) - deleted + wrong
+    outputs = [(everything + [1] * wrong)[:written]] if written > 0 else []
+    result = rewritten(inputs, outputs, deleted=deleted)
+    if result.rows_written == len(everything) - deleted:
+        return
+    with pytest.raises(InvariantViolated, match="ROWS_NOT_CONSERVED") as refused:
+        verify_rewrite(result, TYPES)
+    assert refused.value.details == {
+        "rows_read": len(everything),
+        "rows_deleted": deleted,
+        "rows_written": result.rows_written,
+    }
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "deleted"),
+    [
+        ([[1, None], [3]], [[1, 2, 3]], 0),
+        ([[1, 2], [3]], [[1, None, 3]], 0),
+        ([[1, None], [3, 4]], [[None, None, 3]], 1),
+    ],
+    ids=["a null filled", "a value lost", "more nulls than before, although a row was deleted"],
+)
+def test_nulls_that_came_or_went_are_refused(inputs: list[Values], outputs: list[Values], deleted: int) -> None:
+    with pytest.raises(DataUnavailable, match=r"DATA_FILE_SUSPECT: group 7: column 1 has .* nulls") as refused:
+        verify_rewrite(rewritten(inputs, outputs, deleted=deleted), TYPES)
+    assert refused.value.details["paths"] == ["in0", "in1"]
+
+
+@pytest.mark.parametrize("outside", [0, 4], ids=["below", "above"])
+@pytest.mark.parametrize("deleted", [0, 1])
+def test_values_outside_the_bounds_of_the_inputs_are_refused(outside: int, deleted: int) -> None:
+    result = rewritten([[1, 2], [3] * (1 + deleted)], [[1, 2, outside]], deleted=deleted)
+    with pytest.raises(DataUnavailable, match=r"DATA_FILE_SUSPECT: .* outside the bounds"):
+        verify_rewrite(result, TYPES)
+
+
+def test_each_output_is_judged() -> None:
+    with pytest.raises(DataUnavailable, match="outside the bounds"):
+        verify_rewrite(rewritten([[1, 2, 3]], [[1, 2], [9]]), TYPES)
+
+
+def test_a_column_that_is_not_compared_is_not_judged() -> None:
+    verify_rewrite(rewritten([[1, 2, 3]], [[1, 2, 9]]), {})
+    verify_rewrite(rewritten([[1, 2, 3]], [[1, 2, 9]]), {2: "long"})
+
+
+def test_an_input_of_nulls_alone_sets_no_bounds_and_an_input_without_bounds_lifts_them() -> None:
+    result = rewritten([[1, 2], [None]], [[1, 9, None]])
+    with pytest.raises(DataUnavailable, match="outside the bounds"):
+        verify_rewrite(result, TYPES)
+    no_bounds = ColumnMetrics(value_counts={1: 1}, null_counts={1: 1}, lower_bounds={}, upper_bounds={})
+    with pytest.raises(DataUnavailable, match="outside the bounds"):
+        verify_rewrite(without_metrics(result, 1, no_bounds), TYPES)
+    few_metrics = ColumnMetrics(value_counts={}, null_counts={}, lower_bounds={}, upper_bounds={})
+    verify_rewrite(without_metrics(result, 1, few_metrics), TYPES)
+    verify_rewrite(without_metrics(result, 1), TYPES)
+
+
+def test_an_input_without_a_null_count_may_hold_none_to_all() -> None:
+    few_metrics = ColumnMetrics(value_counts={}, null_counts={}, lower_bounds={}, upper_bounds={})
+    for nulls in range(3):
+        outputs = [[1, None, *([None] * nulls), *([1] * (2 - nulls))]]
+        verify_rewrite(without_metrics(rewritten([[1, None], [1, 1]], outputs), 1, few_metrics), TYPES)
+    too_many = rewritten([[1, None], [1, 1]], [[None, None, None, None]])
+    with pytest.raises(DataUnavailable, match="column 1 has 3 nulls in the manifests and 4 as written"):
+        verify_rewrite(without_metrics(too_many, 1, few_metrics), TYPES)
+    too_few = rewritten([[1, None], [1, 1]], [[1, 1, 1, 1]])
+    with pytest.raises(DataUnavailable, match="column 1 has 1 nulls in the manifests and 0 as written"):
+        verify_rewrite(without_metrics(too_few, 1, few_metrics), TYPES)
+
+
+def test_a_group_whose_rows_are_all_deleted_needs_no_output() -> None:
+    result = rewritten([[1, 2], [None]], [], deleted=3)
+    verify_rewrite(result, TYPES)
+    assert (result.rows_read, result.rows_written, result.bytes_written) == (3, 0, 0)

@@ -1,0 +1,103 @@
+"""A group cut into parts, one per output file: no row lost, no row twice, none much larger than its share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regelate.core.plan import FileGroup
+from regelate.core.slices import BORDER_TOLERANCE, Part, split
+from regelate.core.table import FileScanTask
+from tests.core.model_table import UNPARTITIONED, data_file
+
+
+def group_of(files: Iterable[tuple[int, int]], outputs: int) -> FileGroup:
+    """Return a group of (size in bytes, rows) files."""
+    tasks = tuple(
+        FileScanTask(data_file=data_file(f"f{n:03}", size, rows=rows)) for n, (size, rows) in enumerate(files)
+    )
+    return FileGroup(
+        index=0, partition=UNPARTITIONED, tasks=tasks, expected_output_files=outputs, write_max_file_size_bytes=1
+    )
+
+
+def rows_of(part: Part) -> list[tuple[str, int]]:
+    """Return every row of a part as (path, position), in order."""
+    found: list[tuple[str, int]] = []
+    for number, task in enumerate(part.tasks):
+        low = part.first_row if number == 0 else 0
+        last = number == len(part.tasks) - 1
+        high = part.end_row if last and part.end_row is not None else task.data_file.record_count
+        found += [(task.data_file.path, row) for row in range(low, high)]
+    return found
+
+
+def all_rows(group: FileGroup) -> list[tuple[str, int]]:
+    return [(t.data_file.path, row) for t in group.tasks for row in range(t.data_file.record_count)]
+
+
+groups = st.builds(
+    group_of,
+    st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 40)), min_size=1, max_size=12),
+    st.integers(1, 8),
+)
+
+
+@given(group=groups)
+def test_the_parts_hold_every_row_exactly_once_and_in_order(group: FileGroup) -> None:
+    parts = split(group)
+    assert [row for part in parts for row in rows_of(part)] == all_rows(group)
+    assert [part.rows for part in parts] == [len(rows_of(part)) for part in parts]
+
+
+@given(group=groups)
+def test_no_part_is_without_a_file_and_there_are_no_more_than_outputs(group: FileGroup) -> None:
+    parts = split(group)
+    assert all(part.tasks for part in parts)
+    assert 1 <= len(parts) <= group.expected_output_files
+
+
+@given(group=groups, max_files=st.integers(1, 5))
+def test_the_scans_of_a_part_are_the_part(group: FileGroup, max_files: int) -> None:
+    for part in split(group):
+        scans = part.scans(max_files)
+        assert [row for scan in scans for row in rows_of(scan)] == rows_of(part)
+        assert all(1 <= len(scan.tasks) <= max_files for scan in scans)
+
+
+@given(
+    sizes=st.lists(st.integers(1000, 100_000), min_size=1, max_size=12),
+    outputs=st.integers(1, 8),
+)
+def test_parts_are_near_their_share_where_files_have_rows_to_cut_at(sizes: list[int], outputs: int) -> None:
+    group = group_of([(size, 100_000) for size in sizes], outputs)
+    parts, share = split(group), group.size_bytes / outputs
+    assert len(parts) == outputs
+    for part in parts:
+        assert abs(part.size_bytes - share) <= 2 * BORDER_TOLERANCE * share + 2 * len(sizes)
+
+
+def test_a_cut_moves_to_a_file_border_that_is_near() -> None:
+    parts = split(group_of([(1050, 100), (950, 100)], 2))
+    assert [[t.data_file.path for t in p.tasks] for p in parts] == [["f000"], ["f001"]]
+    assert [(p.first_row, p.end_row) for p in parts] == [(0, None), (0, None)]
+
+
+def test_a_cut_far_from_every_border_goes_through_the_file() -> None:
+    first, second = split(group_of([(1500, 150), (500, 100)], 2))
+    assert (first.first_row, first.end_row, len(first.tasks)) == (0, 100, 1)
+    assert (second.first_row, second.end_row, len(second.tasks)) == (100, None, 2)
+    assert (first.size_bytes, second.size_bytes) == (1000, 1000)
+
+
+def test_one_large_file_is_cut_more_than_once() -> None:
+    parts = split(group_of([(3000, 300)], 3))
+    assert [(p.first_row, p.end_row) for p in parts] == [(0, 100), (100, 200), (200, None)]
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_file_without_rows_to_cut_at_stays_whole(rows: int) -> None:
+    assert len(split(group_of([(3000, rows)], 3))) == 1
