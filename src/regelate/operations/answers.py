@@ -1,0 +1,163 @@
+"""What operations found, as JSON-ready fields of their answers (API names, plain types)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from regelate.core.health import TableHealth
+from regelate.core.plan import CompactionPlan, FileGroup
+from regelate.core.schema import Column
+from regelate.core.selection import Reason
+from regelate.core.table import DataFile, SnapshotRef
+from regelate.operations.compact import CompactOutcome
+from regelate.operations.expire import Expired
+from regelate.operations.write import WriteResult
+from regelate.ports import TableDescription
+
+LISTED_GROUPS = 100
+"""Groups and skips listed in an answer; the counts always cover all of them."""
+
+Fields = dict[str, object]
+
+
+def described(table: TableDescription) -> Fields:
+    return {
+        "table": table.ident,
+        "table_uuid": table.table_uuid,
+        "location": table.location,
+        "format_version": table.format_version,
+        "schema": {"fields": {c.name: _column(c) for c in table.columns}},
+        "partition_spec": [dict(f) for f in table.partition_spec],
+        "sort_order": [dict(f) for f in table.sort_order],
+        "properties": dict(table.properties),
+        "snapshot_id": table.snapshot_id,
+        "snapshot_count": table.snapshot_count,
+        "refs": [_ref(r) for r in table.refs],
+    }
+
+
+def written(result: WriteResult) -> Fields:
+    return {
+        "records_written": result.records_written,
+        "snapshot_id": result.snapshot_id,
+        "compaction_recommended": result.compaction_recommended,
+        "small_files_count": result.small_files_count,
+    }
+
+
+def compacted(outcome: CompactOutcome, *, with_plan: bool) -> Fields:
+    fields: Fields = {
+        "compacted": outcome.compacted,
+        "status": outcome.status.value,
+        "reason": outcome.reason,
+        "stats": None if outcome.stats is None else outcome.stats.as_dict(),
+        "warnings": list(outcome.warnings),
+    }
+    if with_plan and outcome.plan is not None:
+        fields["plan"] = planned(outcome.plan)
+    return fields
+
+
+def planned(plan: CompactionPlan) -> Fields:
+    return {
+        "plan_id": plan.plan_id,
+        "reason": plan.reason.value,
+        "starting_snapshot_id": plan.starting_snapshot_id,
+        "groups": len(plan.groups),
+        "groups_deferred": len(plan.deferred),
+        "files": plan.files,
+        "bytes": plan.size_bytes,
+        "rows": plan.rows,
+        "expected_output_files": plan.expected_output_files,
+        "file_groups": [_group(g) for g in plan.groups[:LISTED_GROUPS]],
+        "skipped": [
+            {"partition": s.partition.path, "files": s.files, "bytes": s.size_bytes, "reason": s.reason.value}
+            for s in plan.skipped[:LISTED_GROUPS]
+        ],
+    }
+
+
+def assessed(health: TableHealth, explained: Sequence[Mapping[str, object]] | None) -> Fields:
+    edges = [0, *(edge for edge, _ in health.size_histogram)]
+    fields: Fields = {
+        "score": round(health.score, 1),
+        "files": health.files,
+        "size_bytes": health.size_bytes,
+        "rows": health.rows,
+        "small_files": health.small_files,
+        "candidate_files": health.candidate_files,
+        "delete_files": health.delete_files,
+        "partitions": health.partitions,
+        "manifest_count": health.manifest_count,
+        "size_histogram": [
+            {"from_bytes": low, "to_bytes": None if high >= 2**62 else high, "files": count}
+            for low, (high, count) in zip(edges, health.size_histogram, strict=False)
+        ],
+        "worst_partitions": [
+            {
+                "partition": p.partition.path,
+                "score": round(p.score, 3),
+                "files": p.files,
+                "small_files": p.small_files,
+                "candidate_files": p.candidate_files,
+                "delete_files": p.delete_files,
+                "size_bytes": p.size_bytes,
+            }
+            for p in health.worst
+        ],
+        "recommendation": health.recommendation,
+    }
+    if explained is not None:
+        fields["explained"] = list(explained)
+    return fields
+
+
+def explained(data_file: DataFile, reason: Reason) -> Fields:
+    return {
+        "path": data_file.path,
+        "partition": data_file.partition.path,
+        "size_bytes": data_file.size_bytes,
+        "rows": data_file.record_count,
+        "reason": reason.value,
+        "selected": reason.selected,
+    }
+
+
+def expired(found: Expired, warnings: Sequence[str] = ()) -> Fields:
+    return {
+        "dry_run": found.dry_run,
+        "snapshots_expired": len(found.snapshot_ids),
+        "snapshot_ids": list(found.snapshot_ids),
+        "refs_removed": list(found.ref_names),
+        "files_deleted": found.files_deleted,
+        "bytes_freed": found.bytes_freed,
+        "warnings": list(warnings),
+    }
+
+
+def _group(group: FileGroup) -> Fields:
+    return {
+        "index": group.index,
+        "partition": group.partition.path,
+        "files": len(group.tasks),
+        "bytes": group.size_bytes,
+        "rows": group.rows,
+        "expected_output_files": group.expected_output_files,
+        "reasons": {reason.value: count for reason, count in group.reasons},
+    }
+
+
+def _column(column: Column) -> Fields:
+    """Return a column in the form that CREATE_TABLE takes."""
+    fields: Fields = {"type": column.type, "required": column.required}
+    if column.doc is not None:
+        fields["doc"] = column.doc
+    if column.type == "struct":
+        fields["fields"] = {c.name: _column(c) for c in column.children}
+    else:
+        fields.update({c.name: _column(c) for c in column.children})
+    return fields
+
+
+def _ref(ref: SnapshotRef) -> Fields:
+    return {"name": ref.name, "type": ref.kind.value, "snapshot_id": ref.snapshot_id}

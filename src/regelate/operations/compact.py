@@ -1,0 +1,298 @@
+"""COMPACT: read, plan, rewrite, verify, commit, expire, summarise: one straight line with three crossings to the
+outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from regelate.core.conflict import DroppedGroup, Verdict, judge
+from regelate.core.deletes import dangling_after
+from regelate.core.plan import CompactionPlan, FileGroup, PlanReason
+from regelate.core.policy import CompactionPolicy, PlacementPolicy, RetentionPolicy
+from regelate.core.rewrite import RewriteResult, verify_rewrite
+from regelate.core.stats import CompactionStats, PhaseSeconds, summarise
+from regelate.core.table import PLAN_ID, RUN_ID, TableSnapshot
+from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotAllowed, RegelateError
+from regelate.operations.attempt import Attempted, attempt
+from regelate.operations.expire import Expired, expire_snapshots
+from regelate.operations.planning import check_placement, plan_table
+from regelate.operations.timing import Stopwatch
+from regelate.ports import (
+    Clock,
+    Committer,
+    Head,
+    OutputFiles,
+    Reclaimer,
+    RewriteEngine,
+    SnapshotChange,
+    TableReader,
+    TableTotals,
+    Telemetry,
+)
+
+Progress = Callable[[int, int], None]
+
+
+class Status(StrEnum):
+    COMPLETED = "COMPLETED"
+    PARTIAL = "PARTIAL"
+    NOTHING_TO_DO = "NOTHING_TO_DO"
+    ALREADY_DONE = "ALREADY_DONE"
+    PLANNED = "PLANNED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactCommand:
+    """What to do. `plan_id` pins the plan of an earlier dry run; `run_id` makes a repeated event land once."""
+
+    policy: CompactionPolicy
+    run_id: str
+    dry_run: bool = False
+    plan_id: str | None = None
+    retention: RetentionPolicy | None = None
+    """What to expire afterwards; None expires nothing."""
+    max_cost_dollars: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactOutcome:
+    status: Status
+    reason: str
+    compacted: bool
+    plan: CompactionPlan | None = None
+    stats: CompactionStats | None = None
+    snapshot_id: int | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionTools:
+    """The ports of one table, for one run."""
+
+    reader: TableReader
+    engine: RewriteEngine
+    outputs: OutputFiles
+    committer: Committer
+    reclaimer: Reclaimer
+    telemetry: Telemetry
+    clock: Clock
+    placement: PlacementPolicy
+
+
+@dataclass
+class _Run:
+    """What one run learned on its way, for the summary."""
+
+    snapshot: TableSnapshot
+    plan: CompactionPlan
+    watch: Stopwatch
+    failed: list[tuple[FileGroup, RegelateError]] = field(default_factory=list)
+    dropped: tuple[DroppedGroup, ...] = ()
+    warnings: list[str] = field(default_factory=list)
+
+
+def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progress | None = None) -> CompactOutcome:
+    """Compact one table and say what was done and why.
+
+    Errors: Conflict PLAN_CHANGED, COMMIT_CONFLICT, TABLE_REPLACED, BASE_NOT_ANCESTOR, BASE_EXPIRED; CommitStateUnknown;
+    the fault of the rewrite when it spoiled every group. Whenever the commit is known not to have landed, every
+    output of this run is deleted before the error leaves (law 8).
+    """
+    watch = Stopwatch(tools.clock)
+    earlier = tools.committer.head().run(command.run_id)
+    if earlier is not None:
+        return CompactOutcome(
+            status=Status.ALREADY_DONE, reason="RUN_ALREADY_COMMITTED", compacted=True, snapshot_id=earlier.snapshot_id
+        )
+    with watch.phase("plan"):
+        snapshot, plan = plan_table(
+            tools.reader, tools.engine, command.policy, plan_id=command.plan_id, dry_run=command.dry_run
+        )
+    if command.dry_run:
+        return CompactOutcome(status=Status.PLANNED, reason=plan.reason.value, compacted=False, plan=plan)
+    if not plan.groups:
+        return CompactOutcome(status=Status.NOTHING_TO_DO, reason=plan.reason.value, compacted=False, plan=plan)
+    check_placement(plan, tools.placement, command.max_cost_dollars)
+    run = _Run(snapshot=snapshot, plan=plan, watch=watch)
+    results = _rewritten(tools, command, run, progress)
+    with watch.phase("commit"):
+        done = _committed(tools, command, run, results)
+    return _outcome(tools, command, run, done, results)
+
+
+def _rewritten(
+    tools: CompactionTools, command: CompactCommand, run: _Run, progress: Progress | None
+) -> list[RewriteResult]:
+    """Rewrite and verify; a group that fails either is left out, its outputs deleted. All failing raises the first."""
+    with run.watch.phase("rewrite"):
+        results, failed = tools.engine.rewrite(run.plan.groups, command.policy, progress=progress)
+    run.failed += [(group, _as_error(error)) for group, error in failed]
+    verified: list[RewriteResult] = []
+    with run.watch.phase("verify"):
+        for result in results:
+            try:
+                verify_rewrite(result, run.snapshot.column_types)
+            except Exception as error:  # noqa: BLE001  what cannot be verified is not committed
+                tools.outputs.discard([f.path for f in result.added])
+                run.failed.append((result.group, _as_error(error)))
+            else:
+                verified.append(result)
+    if not verified:
+        raise run.failed[0][1]
+    return verified
+
+
+def _committed(
+    tools: CompactionTools, command: CompactCommand, run: _Run, results: Sequence[RewriteResult]
+) -> Attempted:
+    groups = [r.group for r in results]
+    dropped: dict[int, tuple[DroppedGroup, ...]] = {}
+
+    def decide(head: Head) -> SnapshotChange | None:
+        """Make a change of its own for every attempt: what is found in the table later says which groups landed."""
+        verdict: Verdict = judge(groups, tools.committer.window(run.snapshot, groups))
+        kept = {g.index for g in verdict.kept}
+        landing = [r for r in results if r.group.index in kept]
+        snapshot_id = tools.committer.new_snapshot_id()
+        dropped[snapshot_id] = run.dropped = verdict.dropped
+        return _replace(command, run, snapshot_id, landing) if landing else None
+
+    every_output = [f.path for r in results for f in r.added]
+    try:
+        done = attempt(tools.committer, tools.clock, decide, run_id=command.run_id)
+    except CommitStateUnknown:
+        raise
+    except Exception:
+        tools.outputs.discard(every_output)
+        raise
+    run.dropped = dropped.get(done.snapshot_id or 0, run.dropped)
+    landed = {f.path for f in done.landed.added} if isinstance(done.landed, SnapshotChange) else set()
+    tools.outputs.discard([path for path in every_output if path not in landed])
+    if done.landed is None and not done.found_earlier:
+        raise Conflict(
+            "COMMIT_CONFLICT",
+            f"other writers changed all {len(groups)} groups meanwhile; plan again",
+            dropped=[_dropped_text(d) for d in run.dropped[:10]],
+        )
+    return done
+
+
+def _replace(command: CompactCommand, run: _Run, snapshot_id: int, landing: Sequence[RewriteResult]) -> SnapshotChange:
+    base = run.snapshot
+    tasks = [t for r in landing for t in r.group.tasks]
+    return SnapshotChange(
+        operation="replace",
+        snapshot_id=snapshot_id,
+        summary={RUN_ID: command.run_id, PLAN_ID: run.plan.plan_id},
+        added=tuple(f for r in landing for f in r.added),
+        removed={t.data_file.path: t.data_file.manifest_path for t in tasks},
+        removed_entries=len(tasks),
+        base_manifests=base.manifest_paths - {t.data_file.manifest_path for t in tasks},
+        dropped_delete_paths=dangling_after(
+            tasks,
+            base.delete_references,
+            base.delete_files,
+            base.sequence_number,
+            [r.group.partition for r in landing if r.added],
+        ),
+        data_sequence_number=base.sequence_number,
+    )
+
+
+def _outcome(
+    tools: CompactionTools,
+    command: CompactCommand,
+    run: _Run,
+    done: Attempted,
+    results: Sequence[RewriteResult],
+) -> CompactOutcome:
+    if done.found_earlier:
+        return CompactOutcome(
+            status=Status.ALREADY_DONE, reason="RUN_ALREADY_COMMITTED", compacted=True, snapshot_id=done.snapshot_id
+        )
+    change = done.landed
+    if not isinstance(change, SnapshotChange):
+        raise InvariantViolated("NO_CHANGE", "a compaction landed without a change")
+    landed = [r for r in results if all(t.data_file.path in change.removed for t in r.group.tasks)]
+    totals = _totals(tools, run, landed)
+    expired = _expired(tools, command, run)
+    run.warnings += [_dropped_text(d) for d in run.dropped]
+    run.warnings += [f"group {group.index} was left out: {error}" for group, error in run.failed]
+    stats = summarise(
+        run.snapshot,
+        run.plan,
+        landed,
+        command.policy,
+        files_after=totals.files,
+        bytes_after=totals.size_bytes,
+        manifests_after=totals.manifests,
+        delete_files_removed=len(change.dropped_delete_paths),
+        engine="duckdb",
+        commit_attempts=done.attempts,
+        dropped_groups=len(run.dropped) + len(run.failed),
+        snapshots_expired=len(expired.snapshot_ids),
+        bytes_freed=expired.bytes_freed,
+        seconds=PhaseSeconds(**run.watch.seconds),
+    )
+    tools.telemetry.compaction(stats, table=run.snapshot.ident)
+    partial = run.dropped or run.failed or run.plan.deferred
+    reason = _reason(run) if partial else run.plan.reason.value
+    return CompactOutcome(
+        status=Status.PARTIAL if partial else Status.COMPLETED,
+        reason=reason,
+        compacted=True,
+        plan=run.plan,
+        stats=stats,
+        snapshot_id=done.snapshot_id,
+        warnings=tuple(run.warnings),
+    )
+
+
+def _totals(tools: CompactionTools, run: _Run, landed: Sequence[RewriteResult]) -> TableTotals:
+    """Count what is live after the commit; when that fails, reckon from the plan: a landed run must not look failed."""
+    try:
+        tools.committer.head()
+        return tools.committer.totals()
+    except RegelateError as error:
+        run.warnings.append(f"files_after and bytes_after are reckoned, not counted: {error}")
+    before = run.snapshot
+    removed = sum(len(r.group.tasks) for r in landed)
+    saved = sum(r.group.size_bytes - r.bytes_written for r in landed)
+    return TableTotals(
+        files=before.file_count - removed + sum(len(r.added) for r in landed),
+        size_bytes=before.size_bytes - saved,
+        manifests=before.manifest_count,
+    )
+
+
+def _reason(run: _Run) -> str:
+    if run.dropped:
+        return run.dropped[0].code.value
+    return run.failed[0][1].code if run.failed else PlanReason.BUDGET_CAPPED.value
+
+
+def _expired(tools: CompactionTools, command: CompactCommand, run: _Run) -> Expired:
+    """Expire after the commit; whatever goes wrong here never makes a landed compaction look failed."""
+    if command.retention is None:
+        return Expired()
+    with run.watch.phase("expire"):
+        try:
+            return expire_snapshots(tools.committer, tools.reclaimer, tools.clock, command.retention)
+        except NotAllowed as error:
+            run.warnings.append(f"snapshots were not expired: {error.message}")
+        except Exception as error:  # noqa: BLE001  the compaction has landed
+            run.warnings.append(f"snapshots were not expired, or their files not all deleted: {_as_error(error)}")
+    return Expired()
+
+
+def _as_error(error: Exception) -> RegelateError:
+    if isinstance(error, RegelateError):
+        return error
+    return InvariantViolated("ENGINE_FAULT", f"{type(error).__name__}: {error}")
+
+
+def _dropped_text(dropped: DroppedGroup) -> str:
+    where = dropped.group.partition.path or "unpartitioned"
+    return f"group {dropped.group.index} ({where}) was dropped: {dropped.code.value} ({dropped.path})"

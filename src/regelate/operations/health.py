@@ -1,0 +1,29 @@
+"""TABLE_HEALTH: how ill a table is, and on demand one reason for every data file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from regelate.core.health import TableHealth, assess
+from regelate.core.policy import CompactionPolicy
+from regelate.core.selection import Reason
+from regelate.core.table import DataFile
+from regelate.ports import Clock, TableReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthReport:
+    health: TableHealth
+    snapshot_id: int | None
+
+
+def table_health(reader: TableReader, clock: Clock, policy: CompactionPolicy) -> HealthReport:
+    """Assess one table from its manifests."""
+    snapshot = reader.read(policy)
+    return HealthReport(health=assess(snapshot, policy, now_ms=clock.now_ms()), snapshot_id=snapshot.snapshot_id)
+
+
+def explain(reader: TableReader, policy: CompactionPolicy) -> Iterator[tuple[DataFile, Reason]]:
+    """Stream one reason per live data file."""
+    return reader.explain(policy)

@@ -1,0 +1,73 @@
+"""The plan of one COMPACT: read, plan, probe where sizes are not known yet, and refuse what is too much."""
+
+from __future__ import annotations
+
+from regelate.core.placement import Placement, estimate_dollars, place
+from regelate.core.plan import CompactionPlan, plan_compaction
+from regelate.core.policy import CompactionPolicy, PlacementPolicy
+from regelate.core.prediction import achieved_ratio
+from regelate.core.table import TableSnapshot
+from regelate.errors import Conflict, InvalidRequest, RegelateError, ResourceExhausted
+from regelate.ports import RewriteEngine, TableReader
+
+
+def plan_table(
+    reader: TableReader, engine: RewriteEngine, policy: CompactionPolicy, *, plan_id: str | None, dry_run: bool
+) -> tuple[TableSnapshot, CompactionPlan]:
+    """Read a table, at the snapshot that `plan_id` pins if given, and plan its rewrite.
+
+    A table without a history of rewrites is probed, but not for a dry run, which writes nothing anywhere.
+    Errors: Conflict PLAN_CHANGED.
+    """
+    snapshot = reader.read(policy, snapshot_id=None if plan_id is None else planned(plan_id)[0])
+    ratio = achieved_ratio(s for s in snapshot.snapshots if s.sequence_number <= snapshot.sequence_number)
+    plan = plan_compaction(snapshot, policy, size_ratio=ratio)
+    if plan_id is not None and plan.plan_id != plan_id:
+        raise Conflict(
+            "PLAN_CHANGED", f"the plan at this snapshot is now {plan.plan_id}, not {plan_id}", retryable=False
+        )
+    split = [g for g in plan.groups if g.expected_output_files > 1]
+    if ratio is not None or not split or dry_run:
+        return snapshot, plan
+    try:
+        measured = engine.achieved_ratio(max(split, key=lambda g: g.size_bytes), policy)
+    except RegelateError:  # a file that cannot be read: the rewrite leaves its group out and says so
+        return snapshot, plan
+    probed = plan_compaction(snapshot, policy, size_ratio=measured)
+    return snapshot, probed if plan_id in (None, probed.plan_id) else plan
+
+
+def check_placement(plan: CompactionPlan, policy: PlacementPolicy, max_cost_dollars: float | None) -> Placement:
+    """Refuse, before any work, what is too large for this process or dearer than the caller allows.
+
+    Errors: ResourceExhausted TOO_LARGE or TOO_LONG; InvalidRequest COST_LIMIT_EXCEEDED (422).
+    """
+    placement = place(plan, policy)
+    if placement.engine is None:
+        raise ResourceExhausted(
+            placement.reason.value, placement.advice, plan_id=plan.plan_id, bytes=plan.size_bytes, files=plan.files
+        )
+    cost = estimate_dollars(placement.estimated_seconds, policy.memory_bytes)
+    if max_cost_dollars is not None and cost > max_cost_dollars:
+        raise InvalidRequest(
+            "COST_LIMIT_EXCEEDED",
+            f"this run is estimated at {cost:.6f} dollars, above max_cost {max_cost_dollars:g}; narrow it",
+            status=422,
+            estimated_dollars=round(cost, 6),
+        )
+    return placement
+
+
+def planned(plan_id: str) -> tuple[int, int | None]:
+    """Return the snapshot of a plan id, and the time of its request where the selection depends on it.
+
+    Errors: Conflict PLAN_CHANGED when the text is no plan id.
+    """
+    parts = plan_id.split("-")
+    if len(parts) not in (2, 3) or not parts[0].isdecimal() or not parts[-1].isalnum():
+        raise Conflict("PLAN_CHANGED", f"{plan_id[:80]!r} is not a plan id of this service", retryable=False)
+    if len(parts) == 2:
+        return int(parts[0]), None
+    if not parts[2].isdecimal():
+        raise Conflict("PLAN_CHANGED", f"{plan_id[:80]!r} is not a plan id of this service", retryable=False)
+    return int(parts[0]), int(parts[2])

@@ -1,0 +1,264 @@
+"""QUERY: pin a snapshot, choose the files, let the engine answer within limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from regelate.core.predicate import (
+    Aggregate,
+    ColumnPath,
+    Every,
+    Ordering,
+    Predicate,
+    StructuredQuery,
+    find_column,
+    invalid,
+    literal,
+    parse_filter,
+)
+from regelate.core.schema import Column
+from regelate.core.table import FileScanTask
+from regelate.errors import Unavailable
+from regelate.ports import Clock, GroupViews
+
+DEFAULT_LIMIT = 1_000
+FUNCTIONS = ("count", "count_distinct", "sum", "avg", "min", "max")
+NUMERIC = ("int", "long", "float", "double")
+Groups = Sequence[Sequence[FileScanTask]]
+
+
+class TableScan(Protocol):
+    """One table at one snapshot, read with that snapshot's schema. `snapshot_id` None: a table without any."""
+
+    @property
+    def snapshot_id(self) -> int | None: ...
+    @property
+    def columns(self) -> tuple[Column, ...]: ...
+    @property
+    def views(self) -> GroupViews: ...
+    def files(self, predicate: Predicate) -> tuple[tuple[FileScanTask, ...], ...]: ...
+
+
+class ResultColumn(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+
+
+class QueryResult(Protocol):
+    @property
+    def columns(self) -> Sequence[ResultColumn]: ...
+    @property
+    def rows(self) -> Sequence[dict[str, Any]]: ...
+    @property
+    def truncated(self) -> bool: ...
+
+
+class QueryEngine(Protocol):
+    """Answers over groups of files, one view per group; enforces the limits."""
+
+    def select(
+        self, query: StructuredQuery, groups: Groups, views: GroupViews, *, max_bytes: int, seconds: float
+    ) -> QueryResult: ...
+    def sql(
+        self,
+        text: str,
+        table_name: str,
+        groups: Groups,
+        views: GroupViews,
+        *,
+        max_rows: int,
+        max_bytes: int,
+        seconds: float,
+    ) -> QueryResult: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryLimits:
+    max_rows: int
+    max_bytes: int
+    seconds: float
+    """Of the whole query: reading the manifests counts too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryCommand:
+    """The request's fields as plain JSON values; `sql` excludes the structured ones, `as_of` excludes `snapshot_id`."""
+
+    table_name: str
+    columns: Sequence[str] | None = None
+    filter: object = None
+    aggregates: Sequence[Mapping[str, Any]] = ()
+    group_by: Sequence[str] = ()
+    order_by: Sequence[Mapping[str, Any]] = ()
+    limit: int | None = None
+    offset: int = 0
+    sql: str | None = None
+    snapshot_id: int | None = None
+    as_of: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryTools:
+    scan: Callable[[int | None, int | None], TableScan]
+    """Opens the table at a snapshot id, at a time in milliseconds, or (both None) at its head."""
+    engine: QueryEngine
+    clock: Clock
+    limits: QueryLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryAnswer:
+    columns: tuple[Mapping[str, str], ...]
+    rows: Sequence[dict[str, Any]] = field(repr=False)
+    truncated: bool
+    snapshot_id: int | None
+    query_time_ms: float
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "columns": [dict(c) for c in self.columns],
+            "rows": list(self.rows),
+            "row_count": len(self.rows),
+            "truncated": self.truncated,
+            "snapshot_id": self.snapshot_id,
+            "query_time_ms": self.query_time_ms,
+        }
+
+
+def query(tools: QueryTools, command: QueryCommand) -> QueryAnswer:
+    """Answer one query from one snapshot.
+
+    Errors: InvalidRequest INVALID_FIELD, QUERY_ERROR, QUERY_NOT_ALLOWED, RESULT_TOO_LARGE; NotFound SNAPSHOT_NOT_FOUND;
+    Unavailable QUERY_TIMEOUT; Unsupported; DataUnavailable; ResourceExhausted.
+    """
+    started = tools.clock.monotonic()
+    limits = tools.limits
+    scan = tools.scan(command.snapshot_id, as_of_ms(command))
+    if command.sql is not None:
+        groups = scan.files(Every())
+        result = tools.engine.sql(
+            command.sql,
+            command.table_name,
+            groups,
+            scan.views,
+            max_rows=limits.max_rows,
+            max_bytes=limits.max_bytes,
+            seconds=_seconds_left(tools, started),
+        )
+    else:
+        structured = structured_query(command, scan.columns, limits)
+        groups = scan.files(structured.predicate)
+        left = _seconds_left(tools, started)
+        result = tools.engine.select(structured, groups, scan.views, max_bytes=limits.max_bytes, seconds=left)
+    return QueryAnswer(
+        columns=tuple({"name": c.name, "type": c.type} for c in result.columns),
+        rows=result.rows,
+        truncated=result.truncated,
+        snapshot_id=scan.snapshot_id,
+        query_time_ms=round((tools.clock.monotonic() - started) * 1000, 3),
+    )
+
+
+def _seconds_left(tools: QueryTools, started: float) -> float:
+    left = tools.limits.seconds - (tools.clock.monotonic() - started)
+    if left <= 0:
+        raise Unavailable(
+            "QUERY_TIMEOUT", "reading the table's manifests took all of the query's time", status=504, retryable=False
+        )
+    return left
+
+
+def as_of_ms(command: QueryCommand) -> int | None:
+    """Return the time to travel to in milliseconds. Errors: InvalidRequest INVALID_FIELD."""
+    as_of = command.as_of
+    if as_of is None:
+        return None
+    if command.snapshot_id is not None:
+        raise invalid("as_of", "cannot be combined with snapshot_id")
+    if isinstance(as_of, int) and not isinstance(as_of, bool):
+        return as_of
+    try:
+        moment = literal("timestamptz", as_of)
+    except ValueError as error:
+        raise invalid("as_of", f"{error}, or milliseconds since the epoch") from error
+    assert isinstance(moment, datetime)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+
+
+def structured_query(command: QueryCommand, columns: Sequence[Column], limits: QueryLimits) -> StructuredQuery:
+    """Resolve the structured fields against the columns. Errors: InvalidRequest INVALID_FIELD, QUERY_ERROR."""
+    limit = min(DEFAULT_LIMIT, limits.max_rows) if command.limit is None else command.limit
+    if not 0 <= limit <= limits.max_rows:
+        raise invalid("limit", f"must be 0 to {limits.max_rows}")
+    if command.offset < 0:
+        raise invalid("offset", "must not be negative")
+    group_by = tuple(find_column(columns, name) for name in command.group_by)
+    aggregates = tuple(_aggregate(a, columns, f"aggregates[{i}]") for i, a in enumerate(command.aggregates))
+    outputs = _outputs(command, columns, group_by, bool(aggregates))
+    names = [p.name for p in outputs] + [a.name for a in aggregates]
+    if not names:
+        raise invalid("columns", "names no column")
+    doubled = next((n for i, n in enumerate(names) if n in names[:i]), None)
+    if doubled is not None:
+        raise invalid("columns", f"{doubled} would be put out twice; name an aggregate by `as`")
+    grouped = bool(group_by or aggregates)
+    return StructuredQuery(
+        columns=outputs,
+        predicate=Every() if command.filter is None else parse_filter(command.filter, columns),
+        aggregates=aggregates,
+        group_by=group_by,
+        order_by=tuple(_ordering(o, names, columns, grouped, f"order_by[{i}]") for i, o in enumerate(command.order_by)),
+        limit=limit,
+        offset=command.offset,
+    )
+
+
+def _outputs(
+    command: QueryCommand, columns: Sequence[Column], group_by: tuple[ColumnPath, ...], aggregated: bool
+) -> tuple[ColumnPath, ...]:
+    if command.columns is None:
+        return group_by if group_by or aggregated else tuple(ColumnPath(lineage=(c,)) for c in columns)
+    outputs = tuple(find_column(columns, name) for name in command.columns)
+    loose = next((p.name for p in outputs if p not in group_by), None)
+    if (group_by or aggregated) and loose is not None:
+        raise invalid("columns", f"{loose} is neither in group_by nor an aggregate")
+    return outputs
+
+
+def _aggregate(given: Mapping[str, Any], columns: Sequence[Column], at: str) -> Aggregate:
+    function, name = given.get("function"), given.get("column")
+    if function not in FUNCTIONS:
+        raise invalid(f"{at}.function", f"expected one of {', '.join(FUNCTIONS)}")
+    if name is None and function != "count":
+        raise invalid(f"{at}.column", f"{function} needs a column")
+    path = None if name is None else find_column(columns, name)
+    if path is not None:
+        kind = path.column.type
+        if function in ("sum", "avg") and kind not in NUMERIC and not kind.startswith("decimal"):
+            raise invalid(f"{at}.column", f"{function} needs a number, {path.name} is {kind}")
+        if function in ("min", "max") and path.column.children:
+            raise invalid(f"{at}.column", f"{function} needs a value with an order, {path.name} is a {kind}")
+    default = "count" if path is None else f"{function}_{path.name}"
+    return Aggregate(function=function, path=path, name=given.get("as") or default)
+
+
+def _ordering(
+    given: Mapping[str, Any], names: Sequence[str], columns: Sequence[Column], grouped: bool, at: str
+) -> Ordering:
+    name, direction, nulls = given.get("column"), given.get("direction", "asc"), given.get("nulls", "last")
+    if not isinstance(name, str):
+        raise invalid(f"{at}.column", "expected the name of a column")
+    if direction not in ("asc", "desc"):
+        raise invalid(f"{at}.direction", "expected asc or desc")
+    if nulls not in ("first", "last"):
+        raise invalid(f"{at}.nulls", "expected first or last")
+    if name not in names and grouped:
+        raise invalid(f"{at}.column", f"a grouped result can be ordered by its own columns only: {', '.join(names)}")
+    target = names.index(name) if name in names else find_column(columns, name)
+    return Ordering(target=target, descending=direction == "desc", nulls_first=nulls == "first")

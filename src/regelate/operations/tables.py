@@ -1,0 +1,52 @@
+"""The verbs on tables as names: straight lines over the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from regelate.core.schema import TableDefinition
+from regelate.ports import TableAdmin, TableDescription
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedTable:
+    """`created` is False when the table was there already, just as asked for."""
+
+    created: bool
+    table_uuid: str
+    location: str
+
+
+def create_table(
+    admin: TableAdmin, ident: str, definition: TableDefinition, *, if_not_exists: bool = False
+) -> CreatedTable:
+    """Create a table. Errors: Conflict TABLE_EXISTS; InvalidRequest for schema, partition spec or properties."""
+    created, table = admin.create(ident, definition, if_not_exists=if_not_exists)
+    return CreatedTable(created=created, table_uuid=table.table_uuid, location=table.location)
+
+
+def alter_table(
+    admin: TableAdmin,
+    ident: str,
+    *,
+    set_properties: Mapping[str, str] | None = None,
+    unset_properties: Sequence[str] = (),
+) -> Mapping[str, str]:
+    """Change table properties and return all of them."""
+    return admin.alter(ident, set_properties=set_properties or {}, unset_properties=unset_properties)
+
+
+def describe_table(admin: TableAdmin, ident: str) -> TableDescription:
+    """Return what the table's metadata says. Errors: NotFound TABLE_NOT_FOUND."""
+    return admin.describe(ident)
+
+
+def list_tables(admin: TableAdmin, namespace: str) -> tuple[str, ...]:
+    """Return the names of a namespace's tables. Errors: NotFound TABLE_NOT_FOUND for an unknown namespace."""
+    return admin.list_tables(namespace)
+
+
+def drop_table(admin: TableAdmin, ident: str, *, purge: bool = False) -> None:
+    """Drop a table, with its files when `purge`. Errors: NotFound TABLE_NOT_FOUND; NotAllowed GC_DISABLED."""
+    admin.drop(ident, purge=purge)

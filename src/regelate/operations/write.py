@@ -1,0 +1,196 @@
+"""WRITE: encode the whole request, write its files, commit once, and now and then look for small files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from regelate.core.plan import plan_compaction
+from regelate.core.policy import CompactionPolicy
+from regelate.core.rewrite import NewDataFile
+from regelate.core.table import RUN_ID, FileScanTask, SnapshotEntry
+from regelate.core.trigger import check_is_due
+from regelate.errors import CommitStateUnknown, Conflict, RegelateError, Unsupported
+from regelate.operations.attempt import Attempted, attempt
+from regelate.ports import Clock, Committer, Head, KeyRewriter, RowWriter, SnapshotChange, TableReader
+
+CHECK_SECONDS = 2.0
+"""Time cap of the small-file check; a write never waits longer for it."""
+
+
+class WriteMode(StrEnum):
+    APPEND = "append"
+    UPSERT = "upsert"
+    OVERWRITE_PARTITIONS = "overwrite_partitions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteCommand:
+    """Rows are JSON records, or an Arrow table. `key` identifies a row for upsert. `run_id` makes a repeat land
+    once."""
+
+    rows: object
+    run_id: str
+    mode: WriteMode = WriteMode.APPEND
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckPolicy:
+    """When a write looks for small files, and by which policy. `interval` 0 never looks."""
+
+    interval: int
+    policy: CompactionPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTools:
+    table_uuid: str
+    """Of the table whose schema the rows are encoded against: what they must be committed to."""
+    rows: RowWriter
+    committer: Committer
+    clock: Clock
+    check: Callable[[], CheckPolicy]
+    """Resolved only after the commit: a malformed table property must not fail a write."""
+    fresh_reader: Callable[[], TableReader]
+    """A reader of the table as it is after the commit; only called when a check is due."""
+    keys: Callable[[], KeyRewriter]
+    """Made only for an upsert: it opens an engine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteResult:
+    records_written: int
+    snapshot_id: int | None
+    compaction_recommended: bool = False
+    small_files_count: int | None = None
+
+
+def write(tools: WriteTools, command: WriteCommand) -> WriteResult:
+    """Write records all-or-nothing and commit them in one snapshot.
+
+    Errors: InvalidRequest (422, the first faults by row and column; nothing written), Conflict COMMIT_CONFLICT or
+    TABLE_REPLACED, CommitStateUnknown. Zero rows commit nothing. An upsert or overwrite that loses a race is computed
+    anew on the new head, so it never rests on rows that changed meanwhile.
+    """
+    earlier = tools.committer.head().run(command.run_id)
+    if earlier is not None:
+        written = int(earlier.summary.get(RECORDS_WRITTEN, 0))
+        return WriteResult(records_written=written, snapshot_id=earlier.snapshot_id)
+    rows = tools.rows.encode(command.rows) if isinstance(command.rows, Sequence) else tools.rows.coerce(command.rows)
+    if command.mode is WriteMode.UPSERT:
+        tools.rows.check_key(rows, command.key)
+    added = tools.rows.write(rows)
+    if not added:
+        return WriteResult(records_written=0, snapshot_id=None)
+    done = _committed(tools, command, rows, added)
+    recommended, small = _checked(tools, done)
+    return WriteResult(
+        records_written=sum(f.record_count for f in added),
+        snapshot_id=done.snapshot_id,
+        compaction_recommended=recommended,
+        small_files_count=small,
+    )
+
+
+RECORDS_WRITTEN = "regelate.records-written"
+"""Summary property: an upsert also adds the rows that it carried over, so `added-records` would say too many."""
+
+
+@dataclass
+class _Replacement:
+    """What an upsert or overwrite replaces on one head; made anew when the head has moved."""
+
+    head_snapshot_id: int | None
+    touched: tuple[FileScanTask, ...] = ()
+    carried: tuple[NewDataFile, ...] = field(default=())
+
+
+def _committed(tools: WriteTools, command: WriteCommand, rows: object, added: tuple[NewDataFile, ...]) -> Attempted:
+    summary = {RUN_ID: command.run_id, RECORDS_WRITTEN: str(sum(f.record_count for f in added))}
+    made: list[_Replacement] = []
+
+    def decide(head: Head) -> SnapshotChange:
+        """Make a change of its own for every attempt: what is found in the table later says which files landed."""
+        if head.uuid != tools.table_uuid:
+            message = "the table was dropped and made again meanwhile; look at it first, nothing was written to it"
+            raise Conflict("TABLE_REPLACED", message, retryable=False)
+        snapshot_id = tools.committer.new_snapshot_id()
+        if command.mode is WriteMode.APPEND:
+            return SnapshotChange(operation="append", snapshot_id=snapshot_id, summary=summary, added=added)
+        if not made or made[-1].head_snapshot_id != head.snapshot_id:
+            made.append(_replacement(tools, command, rows, added, head))
+        current = made[-1]
+        return SnapshotChange(
+            operation="overwrite",
+            snapshot_id=snapshot_id,
+            summary=summary,
+            added=(*added, *current.carried),
+            removed={t.data_file.path: t.data_file.manifest_path for t in current.touched},
+            removed_entries=len(current.touched),
+        )
+
+    try:
+        done = attempt(tools.committer, tools.clock, decide, run_id=command.run_id)
+    except CommitStateUnknown:
+        raise
+    except Exception:
+        tools.rows.discard([f.path for f in (*added, *(c for m in made for c in m.carried))])
+        raise
+    kept = {f.path for f in done.landed.added} if isinstance(done.landed, SnapshotChange) else set()
+    every = [f.path for f in (*added, *(c for m in made for c in m.carried))]
+    tools.rows.discard([path for path in every if path not in kept])
+    return done
+
+
+def _replacement(
+    tools: WriteTools, command: WriteCommand, rows: object, added: Sequence[NewDataFile], head: Head
+) -> _Replacement:
+    if command.mode is WriteMode.UPSERT:
+        tasks = tools.committer.live_tasks(rows, command.key)
+        touched, carried = tools.keys().without(tasks, rows, command.key) if tasks else ((), ())
+        return _Replacement(head.snapshot_id, touched, carried)
+    partitions = {f.partition for f in added}
+    tasks = tools.committer.live_tasks()
+    specs = {p.spec_id for p in partitions}
+    other = next((t.data_file for t in tasks if t.data_file.partition.spec_id not in specs), None)
+    if other is not None:
+        raise Unsupported(
+            "UNSUPPORTED_TABLE",
+            "overwrite_partitions: files of an older partition spec are live and cannot be told apart by the new one; "
+            "compact the table or use upsert",
+            path=other.path,
+        )
+    return _Replacement(head.snapshot_id, tuple(t for t in tasks if t.data_file.partition in partitions))
+
+
+def _checked(tools: WriteTools, done: Attempted) -> tuple[bool, int | None]:
+    """Look for small files when this commit's position crossed a multiple of the interval; never fail the write."""
+    if done.found_earlier:
+        return False, None
+    try:
+        check = tools.check()
+        if check.interval < 1 or not _due(done, check.interval):
+            return False, None
+        deadline = tools.clock.monotonic() + CHECK_SECONDS
+        snapshot = tools.fresh_reader().read(check.policy, deadline=deadline)
+    except RegelateError:
+        return False, None
+    plan = plan_compaction(snapshot, check.policy)
+    return bool(plan.groups), sum(t.small_files for t in snapshot.totals)
+
+
+def _due(done: Attempted, interval: int) -> bool:
+    head, change = done.head_before, done.landed
+    if not isinstance(change, SnapshotChange):
+        return False
+    own = SnapshotEntry(
+        snapshot_id=change.snapshot_id,
+        parent_id=head.snapshot_id,
+        sequence_number=head.sequence_number + 1 if head.format_version > 1 else 0,
+        timestamp_ms=0,
+        operation=change.operation,
+        summary=change.summary,
+    )
+    return check_is_due((*head.snapshots, own), head.format_version, change.snapshot_id, interval)

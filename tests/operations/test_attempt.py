@@ -1,0 +1,213 @@
+"""The attempt loop: what it takes for landed, lost and unknown, and what it leaves behind (law 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from regelate.core.table import RUN_ID
+from regelate.errors import CommitStateUnknown, Conflict, NotFound, Unavailable
+from regelate.operations.attempt import BASE_DELAY_SECONDS, LOOKS, MAX_ATTEMPTS, Attempted, attempt
+from regelate.ports import Change, ExpiryChange, Head, SnapshotChange
+from tests.operations.fakes import CountingClock, MemoryCommitter, MemoryTable
+
+LANDS = ("lost", "lost-as-conflict")
+
+
+@pytest.fixture
+def table() -> MemoryTable:
+    made = MemoryTable()
+    made.append("x", [1, 2])
+    return made
+
+
+def run(
+    committer: MemoryCommitter, clock: CountingClock | None = None, run_id: str | None = "run", decide: Any = None
+) -> Attempted:
+    """Commit an empty snapshot of this run, with an id of its own on every attempt."""
+
+    def empty(head: Head) -> Change:
+        summary = {} if run_id is None else {RUN_ID: run_id}
+        return SnapshotChange(operation="append", snapshot_id=committer.new_snapshot_id(), summary=summary)
+
+    return attempt(committer, clock or CountingClock(), decide or empty, run_id=run_id, jitter=lambda: 0.5)
+
+
+def snapshots_of_the_run(table: MemoryTable) -> list[int]:
+    return [s.snapshot_id for s in table.log if s.run_id == "run"]
+
+
+def test_the_first_attempt_lands_without_waiting(table: MemoryTable) -> None:
+    clock, committer = CountingClock(), MemoryCommitter(table)
+    done = run(committer, clock)
+    assert (done.attempts, done.found_earlier, done.snapshot_id) == (1, False, table.head_id)
+    assert clock.sleeps == []
+
+
+@pytest.mark.parametrize("refusals", range(MAX_ATTEMPTS))
+def test_a_lost_race_is_tried_again_with_growing_waits(table: MemoryTable, refusals: int) -> None:
+    clock, committer = CountingClock(), MemoryCommitter(table, script=["refused"] * refusals)
+    done = run(committer, clock)
+    assert done.attempts == committer.attempts == refusals + 1
+    assert clock.sleeps == [pytest.approx(BASE_DELAY_SECONDS * 2**n) for n in range(refusals)]
+    assert len(snapshots_of_the_run(table)) == 1
+
+
+def test_a_race_lost_to_real_commits_lands_on_the_head_that_won(table: MemoryTable) -> None:
+    committer = MemoryCommitter(table, meanwhile=[lambda: table.append("x", [3])] * 3)
+    done = run(committer)
+    assert done.attempts == 4
+    assert [s.operation for s in table.log] == ["append"] * 5
+    assert table.rows() == {("p=x", 1): 1, ("p=x", 2): 1, ("p=x", 3): 3}
+
+
+def test_after_five_lost_races_the_caller_may_plan_again(table: MemoryTable) -> None:
+    committer = MemoryCommitter(table, script=["refused"] * 9)
+    with pytest.raises(Conflict) as caught:
+        run(committer)
+    assert (caught.value.code, caught.value.retryable, committer.attempts) == ("COMMIT_CONFLICT", True, MAX_ATTEMPTS)
+    assert committer.forgotten > 0
+    assert snapshots_of_the_run(table) == []
+
+
+@pytest.mark.parametrize("loss", LANDS)
+@pytest.mark.parametrize("number", range(1, MAX_ATTEMPTS + 1))
+@pytest.mark.parametrize("run_id", ["run", None])
+def test_t7_a_commit_whose_reply_was_lost_is_found_and_never_made_twice(
+    table: MemoryTable, loss: str, number: int, run_id: str | None
+) -> None:
+    committer = MemoryCommitter(table, script=["refused"] * (number - 1) + [loss])
+    done = run(committer, run_id=run_id)
+    assert (done.attempts, committer.attempts, done.found_earlier) == (number, number, False)
+    assert done.snapshot_id == table.head_id
+    assert isinstance(done.landed, SnapshotChange)
+    assert done.landed.snapshot_id == table.head_id
+    assert len(table.log) == 2
+
+
+@pytest.mark.parametrize("loss", LANDS)
+def test_a_landed_commit_is_found_under_the_commits_of_others(table: MemoryTable, loss: str) -> None:
+    committer = MemoryCommitter(table, script=[loss])
+    seen: list[bool] = []
+    head, look = committer.head, iter([lambda: None, lambda: table.append("x", [9])])
+
+    def late() -> Head:
+        next(look, lambda: None)()
+        seen.append(True)
+        return head()
+
+    committer.head = late  # type: ignore[method-assign]
+    done = run(committer)
+    assert done.snapshot_id == snapshots_of_the_run(table)[0] != table.head_id
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize(("step", "attempts"), [("late", 1), ("later", 2)])
+def test_an_attempt_under_way_that_lands_late_is_the_one_that_counts(
+    table: MemoryTable, step: str, attempts: int
+) -> None:
+    """A second attempt then fails on it: its own id says which of the two is in the table."""
+    committer = MemoryCommitter(table, script=[step])
+    done = run(committer)
+    assert (done.snapshot_id, committer.attempts) == (table.head_id, attempts)
+    assert isinstance(done.landed, SnapshotChange)
+    assert done.landed.snapshot_id == table.head_id
+    assert len(snapshots_of_the_run(table)) == 1
+
+
+def test_an_attempt_of_unknown_outcome_is_tried_again_and_lands_once(table: MemoryTable) -> None:
+    committer = MemoryCommitter(table, script=["dead", "dead"])
+    done = run(committer)
+    assert (done.attempts, len(snapshots_of_the_run(table))) == (3, 1)
+
+
+@pytest.mark.parametrize("last", ["dead", "late", *LANDS, "refused"])
+def test_what_cannot_be_looked_up_is_unknown(table: MemoryTable, last: str) -> None:
+    clock, committer = CountingClock(), MemoryCommitter(table, script=[last])
+    committer.heads_left = 1
+    with pytest.raises(CommitStateUnknown) as caught:
+        run(committer, clock)
+    assert caught.value.keeps_files
+    assert len(clock.sleeps) == LOOKS + 1
+    assert committer.forgotten <= 1
+
+
+def test_an_attempt_that_may_still_arrive_is_unknown_when_the_attempts_are_used_up(table: MemoryTable) -> None:
+    with pytest.raises(CommitStateUnknown):
+        run(MemoryCommitter(table, script=["dead"] * MAX_ATTEMPTS))
+
+
+def test_an_attempt_that_can_no_longer_arrive_is_lost(table: MemoryTable) -> None:
+    """The head moved past its base: the compare-and-swap cannot succeed any more."""
+    committer = MemoryCommitter(
+        table, script=["dead"] * MAX_ATTEMPTS, meanwhile=[lambda: table.append("x", [3])] * MAX_ATTEMPTS
+    )
+    with pytest.raises(Conflict) as caught:
+        run(committer)
+    assert caught.value.code == "COMMIT_CONFLICT"
+
+
+@pytest.mark.parametrize("fault", [ValueError("a bug"), Unavailable("STORAGE_UNAVAILABLE", "a store")])
+def test_a_fault_while_an_attempt_may_still_arrive_is_unknown_and_else_itself(
+    table: MemoryTable, fault: Exception
+) -> None:
+    for script, expected in (["dead"], CommitStateUnknown), (["refused"], type(fault)):
+        decisions: list[Any] = [_empty, _raiser(fault)]
+        committer = MemoryCommitter(table, script=script)
+        with pytest.raises(expected):
+            run(committer, decide=lambda head, todo=decisions, c=committer: todo.pop(0)(c))
+
+
+def _empty(committer: MemoryCommitter) -> Change:
+    return SnapshotChange(operation="append", snapshot_id=committer.new_snapshot_id(), summary={})
+
+
+def _raiser(fault: Exception) -> Any:
+    def fails(committer: MemoryCommitter) -> Change:
+        raise fault
+
+    return fails
+
+
+@pytest.mark.parametrize(("script", "expected"), [(["refused"], NotFound), (["dead"], CommitStateUnknown)])
+def test_a_table_that_is_gone_afterwards(table: MemoryTable, script: Sequence[str], expected: type[Exception]) -> None:
+    """After refusals it was dropped; after an attempt of unknown outcome it may have been renamed with our commit."""
+    committer = MemoryCommitter(table, script=script, meanwhile=[lambda: setattr(table, "dropped", True)])
+    with pytest.raises(expected):
+        run(committer)
+
+
+def test_a_run_that_landed_before_this_call_is_found_and_commits_nothing(table: MemoryTable) -> None:
+    first = run(MemoryCommitter(table))
+    committer = MemoryCommitter(table)
+    again = run(committer)
+    assert (again.found_earlier, again.landed, again.snapshot_id) == (True, None, first.snapshot_id)
+    assert committer.attempts == 0
+
+
+def test_the_same_run_that_lands_elsewhere_during_the_loop_is_not_taken_for_ours(table: MemoryTable) -> None:
+    committer = MemoryCommitter(table, meanwhile=[lambda: run(MemoryCommitter(table))])
+    done = run(committer)
+    assert (done.found_earlier, done.landed) == (True, None)
+    assert len(snapshots_of_the_run(table)) == 1
+
+
+def test_nothing_to_commit_commits_nothing(table: MemoryTable) -> None:
+    committer = MemoryCommitter(table)
+    done = run(committer, decide=lambda head: None)
+    assert (done.landed, done.snapshot_id, committer.attempts) == (None, None, 0)
+
+
+@pytest.mark.parametrize("loss", ["ok", "lost"])
+def test_an_expiry_whose_reply_was_lost_is_recognised_by_what_is_gone(table: MemoryTable, loss: str) -> None:
+    table.append("x", [3])
+    oldest = table.log[0].snapshot_id
+    done = run(
+        MemoryCommitter(table, script=[loss]),
+        run_id=None,
+        decide=lambda head: ExpiryChange(snapshot_ids=(oldest,)) if len(head.snapshots) > 1 else None,
+    )
+    assert isinstance(done.landed, ExpiryChange)
+    assert [s.snapshot_id for s in table.log] == [table.head_id]
