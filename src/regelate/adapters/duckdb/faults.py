@@ -1,0 +1,92 @@
+"""Names what DuckDB's errors mean for the caller while reading a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import duckdb
+
+from regelate.adapters.duckdb.session import exhausted
+from regelate.adapters.duckdb.sql import file_name
+from regelate.core.table import FileScanTask
+from regelate.errors import DataUnavailable, InvariantViolated, RegelateError, Unavailable
+
+OUR_OWN = (
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.ParserException,
+    duckdb.SyntaxException,
+    duckdb.ConstraintException,
+    duckdb.FatalException,
+)
+"""What SQL of ours can get wrong; a fatal error only says that the session died before. A damaged file can raise
+anything else: its Thrift reader has no exception class of its own."""
+
+
+def reading_fault(error: duckdb.Error, tasks: Sequence[FileScanTask]) -> RegelateError:
+    """Return the fault behind a failed read of these tasks: resources, storage, a missing or corrupt file, or a bug."""
+    ran_out = exhausted(error)
+    if ran_out is not None:
+        return ran_out
+    text = str(error)
+    first_line = text.splitlines()[0][:300] if text else type(error).__name__
+    if isinstance(error, OUR_OWN):
+        return InvariantViolated("ENGINE_FAULT", f"the rewrite failed in the engine: {first_line}")
+    refused = _refused(error, first_line)
+    if refused is not None:
+        return refused
+    data = next((t.data_file.path for t in tasks if _names(text, t.data_file.path)), None)
+    delete = next((d.path for t in tasks for d in t.deletes if _names(text, d.path)), None)
+    if delete is not None:
+        return DataUnavailable("DELETE_FILE_CORRUPT", f"cannot read {delete}: {first_line}", path=delete)
+    if isinstance(error, duckdb.IOException) and any(sign in text for sign in _MISSING):
+        return DataUnavailable("DATA_FILE_MISSING", f"{data or 'an input file'} is missing: {first_line}", path=data)
+    return DataUnavailable("DATA_FILE_CORRUPT", f"cannot read {data or 'an input'}: {first_line}", path=data)
+
+
+_MISSING = ("No such file", "No files found", "404")
+
+
+def _refused(error: duckdb.Error, text: str) -> RegelateError | None:
+    """Name a store that refuses or fails, which says nothing about the file."""
+    status = getattr(error, "status_code", 0) if isinstance(error, duckdb.HTTPException) else 0
+    if status in (401, 403) or "Permission denied" in text:
+        return Unavailable("STORAGE_AUTH", f"the storage refused access: {text}", status=502, retryable=False)
+    if status >= 500 or status == 429:
+        return Unavailable("STORAGE_UNAVAILABLE", f"the storage failed: {text}")
+    return None
+
+
+def located(
+    fault: RegelateError, connection: duckdb.DuckDBPyConnection, tasks: Sequence[FileScanTask]
+) -> RegelateError:
+    """Find the file of a corruption whose message names none, by reading the inputs one by one."""
+    if not isinstance(fault, DataUnavailable) or fault.details.get("path") is not None:
+        return fault
+    deletes = {d.path: "DELETE_FILE_CORRUPT" for t in tasks for d in t.deletes}
+    for path, code in {**deletes, **{t.data_file.path: fault.code for t in tasks}}.items():
+        try:
+            connection.execute(f"SELECT max(hash(COLUMNS(*))) FROM read_parquet({file_name(path)})").fetchall()
+        except duckdb.Error:
+            return DataUnavailable(code, f"{path}: {fault.message}", path=path)
+    return fault
+
+
+def miscounted(connection: duckdb.DuckDBPyConnection, tasks: Sequence[FileScanTask]) -> DataUnavailable | None:
+    """Return the fault of the first data file whose footer has another number of rows than its manifest, if any."""
+    for task in tasks:
+        path, expected = task.data_file.path, task.data_file.record_count
+        found = connection.execute(f"SELECT num_rows FROM parquet_file_metadata({file_name(path)})").fetchone()
+        if found is not None and found[0] != expected:
+            return DataUnavailable(
+                "DATA_FILE_SUSPECT",
+                f"{path} holds {found[0]} rows where its manifest says {expected}",
+                path=path,
+                rows=found[0],
+                expected=expected,
+            )
+    return None
+
+
+def _names(text: str, path: str) -> bool:
+    return path in text or path.removeprefix("file://") in text

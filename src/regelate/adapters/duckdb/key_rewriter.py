@@ -1,0 +1,135 @@
+"""Upsert's copy-on-write: finds the data files that hold given keys and writes what is left of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+
+from regelate.adapters.duckdb import sql
+from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
+from regelate.adapters.duckdb.faults import reading_fault
+from regelate.adapters.duckdb.writer import write_rows
+from regelate.core.plan import FileGroup
+from regelate.core.rewrite import NewDataFile
+from regelate.core.schema import Column
+from regelate.core.table import FileScanTask, Partition
+from regelate.errors import InvariantViolated
+from regelate.ports import GroupView, GroupViews, OutputFiles
+
+KEYS = "upsert_keys"
+WRITER_BYTES = 128 * 1024 * 1024
+"""Memory for the row group under way; an upsert writes one file at a time."""
+
+
+class DuckDBKeyRewriter:
+    """Implements KeyRewriter. Keys compare null-safe; one view per partition (trap T2).
+
+    Errors: InvariantViolated ROWS_NOT_CONSERVED when what is left is not the visible rows minus the matched ones; the
+    reading faults. Outputs of a failed call are deleted.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, views: GroupViews, outputs: OutputFiles, *, codec: str = "zstd"
+    ) -> None:
+        self._connection = connection
+        self._views = views
+        self._outputs = outputs
+        self._codec = codec
+
+    def without(
+        self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str]
+    ) -> tuple[tuple[FileScanTask, ...], tuple[NewDataFile, ...]]:
+        """Return the tasks that hold any of the keys in `rows` (Arrow), and new files with their other rows."""
+        by_partition: dict[Partition, list[FileScanTask]] = defaultdict(list)
+        for task in tasks:
+            by_partition[task.data_file.partition].append(task)
+        cursor = self._connection.cursor()
+        cursor.register("incoming", rows)
+        cursor.execute(f"CREATE TEMP TABLE {KEYS} AS SELECT {', '.join(map(sql.identifier, key))} FROM incoming")
+        touched: list[FileScanTask] = []
+        added: list[NewDataFile] = []
+        reserved: list[str] = []
+        try:
+            for partition, members in by_partition.items():
+                found = self._touched(cursor, members, key)
+                touched += found
+                added += self._rest(cursor, partition, found, key, reserved)
+        except duckdb.Error as error:
+            self._outputs.discard(reserved)
+            raise reading_fault(error, tasks) from error
+        except BaseException:
+            self._outputs.discard(reserved)
+            raise
+        finally:
+            cursor.execute(f"DROP TABLE {KEYS}")
+            cursor.close()
+        return tuple(touched), tuple(added)
+
+    def _touched(
+        self, cursor: duckdb.DuckDBPyConnection, tasks: Sequence[FileScanTask], key: Sequence[str]
+    ) -> list[FileScanTask]:
+        view = self._views.write(tasks)
+        found = cursor.execute(
+            f"SELECT DISTINCT s.filename FROM {sql.source(view)} WHERE {_matches(view, key)}"
+        ).fetchall()
+        names = {name for (name,) in found}
+        return [t for t in tasks if t.data_file.path in names]
+
+    def _rest(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        partition: Partition,
+        tasks: Sequence[FileScanTask],
+        key: Sequence[str],
+        reserved: list[str],
+    ) -> list[NewDataFile]:
+        if not tasks:
+            return []
+        view = self._views.write(tasks)
+        matched = _count(cursor, f"SELECT count(*) FROM {sql.source(view)} WHERE {_matches(view, key)}")
+        group = FileGroup(
+            index=0,
+            partition=partition,
+            tasks=tuple(tasks),
+            expected_output_files=1,
+            write_max_file_size_bytes=max(sum(t.data_file.size_bytes for t in tasks), 1),
+            reasons=(),
+        )
+        expected = group.rows - count_deleted_rows(self._connection.cursor(), self._views, group) - matched
+        target = self._outputs.reserve(partition)
+        reserved.append(target.location)
+        select = sql.select(view, [f"NOT ({_matches(view, key)})"])
+        written = self._write(cursor, select, target.local_path, view.columns, group)
+        if written != expected:
+            raise InvariantViolated(
+                "ROWS_NOT_CONSERVED", f"{written} rows are left where {expected} should be; nothing was committed"
+            )
+        if not written:
+            Path(target.local_path).unlink(missing_ok=True)
+            return []
+        return [self._outputs.publish(target, sort_order_id=None)]
+
+    def _write(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        select: str,
+        path: str,
+        columns: tuple[Column, ...],
+        group: FileGroup,
+    ) -> int:
+        size = sql.row_group_rows(group.rows, group.size_bytes, columns, WRITER_BYTES)
+        return write_rows(cursor, select, path, columns, codec=self._codec, row_group_size=size)
+
+
+def _matches(view: GroupView, key: Sequence[str]) -> str:
+    columns = {c.name: c for c in view.columns}
+    terms = (f"k.{sql.identifier(name)} IS NOT DISTINCT FROM {sql.view_column(columns[name])}" for name in key)
+    return f"EXISTS (SELECT 1 FROM {KEYS} k WHERE {' AND '.join(terms)})"
+
+
+def _count(cursor: duckdb.DuckDBPyConnection, text: str) -> int:
+    found = cursor.execute(text).fetchone()
+    return int(found[0]) if found else 0

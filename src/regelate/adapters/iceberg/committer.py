@@ -1,0 +1,279 @@
+"""The catalog's compare-and-swap on one table, and what changed there since a planning snapshot."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchTableError,
+    UnauthorizedError,
+)
+from pyiceberg.manifest import ManifestContent, ManifestFile
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableRequirement, TableUpdate
+
+from regelate.adapters.iceberg.expiry import expiry_updates
+from regelate.adapters.iceberg.faults import catalog_faults
+from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.adapters.iceberg.producer import SnapshotProducer
+from regelate.adapters.iceberg.pruning import key_pruner
+from regelate.adapters.iceberg.snapshot import refs_of, snapshot_entries
+from regelate.adapters.iceberg.tasks import Entries, check_readable
+from regelate.core.conflict import Ancestry, CommitWindow
+from regelate.core.deletes import DeleteIndex
+from regelate.core.plan import FileGroup
+from regelate.core.table import DeleteContent, DeleteFile, FileScanTask, TableSnapshot
+from regelate.errors import InvariantViolated
+from regelate.ports import Change, ExpiryChange, Head, Outcome, SnapshotChange, TableTotals
+
+log = logging.getLogger(__name__)
+
+
+class IcebergCommitter:
+    """Implements Committer for one table. Calls the catalog itself: PyIceberg's own retry loop may delete the manifests
+    of a commit that landed (trap T7).
+
+    `try_commit` answers LANDED; LOST when the catalog says that a requirement failed or another commit was first;
+    UNKNOWN
+    for everything else, because then nobody knows. The metadata files of a lost attempt are deleted by `forget_lost`,
+    which the loop calls once it has looked and not found the snapshot; those of an unknown attempt are kept.
+    """
+
+    def __init__(self, catalog: Catalog, table: Table, reader: ManifestReader) -> None:
+        self._catalog = catalog
+        self._ident = table.name()
+        self._table = table
+        self._reader = reader
+        self._lost: list[str] = []
+        self._landed_as: TableMetadata | None = None
+        self._expiry_location: str | None = None
+        self.expiry_base: TableMetadata | None = None
+        """The metadata that the last expiry was sent on: it still has the snapshots to reclaim."""
+        self._read_as = table.schema()
+        self._last_column_id = table.metadata.last_column_id
+
+    @property
+    def table(self) -> Table:
+        return self._table
+
+    def new_snapshot_id(self) -> int:
+        return self._table.metadata.new_snapshot_id()
+
+    def head(self) -> Head:
+        """Load the table anew. Errors: NotFound TABLE_NOT_FOUND, Unavailable CATALOG_UNAVAILABLE."""
+        with catalog_faults():
+            self._table = self._catalog.load_table(self._ident)
+        metadata = self._table.metadata
+        return Head(
+            uuid=str(metadata.table_uuid),
+            format_version=metadata.format_version,
+            snapshot_id=metadata.current_snapshot_id,
+            sequence_number=getattr(metadata, "last_sequence_number", 0),
+            metadata_location=self._table.metadata_location,
+            snapshots=snapshot_entries(metadata),
+            refs=refs_of(metadata),
+        )
+
+    def totals(self) -> TableTotals:
+        """Count live data files, bytes and manifests at the head last seen: from its summary, else from manifests."""
+        snapshot = self._table.metadata.current_snapshot()
+        if snapshot is None:
+            return TableTotals(files=0, size_bytes=0, manifests=0)
+        manifests = self._reader.manifests(self._table.io, snapshot.manifest_list)
+        summary = dict(snapshot.summary.additional_properties) if snapshot.summary else {}
+        files, size = summary.get("total-data-files"), summary.get("total-files-size")
+        deletes = summary.get("total-delete-files", "")
+        if files is not None and size is not None and deletes == "0":
+            return TableTotals(files=int(files), size_bytes=int(size), manifests=len(manifests))
+        entries = Entries(self._table.metadata, self._table.io, self._reader)
+        sizes = [data_file.size_bytes for _, data_file in entries.data_files(manifests)]
+        return TableTotals(files=len(sizes), size_bytes=sum(sizes), manifests=len(manifests))
+
+    def holds_any(self, paths: Sequence[str]) -> bool:
+        """Say whether any of these data files is live at the head last seen."""
+        head, wanted = self._table.metadata.current_snapshot(), set(paths)
+        if head is None or not wanted:
+            return False
+        return any(
+            entry.data_file.file_path in wanted
+            for manifest in self._reader.manifests(self._table.io, head.manifest_list)
+            if manifest.content == ManifestContent.DATA
+            for entry in self._reader.entries(self._table.io, manifest)
+        )
+
+    def lost_refs(self, change: ExpiryChange) -> tuple[str, ...]:
+        """Return refs that a landed expiry took with it although they were made after it was decided (trap T8).
+
+        A catalog that validates here refuses such a commit. A REST server does not, but its answer names the metadata
+        that the commit was applied to.
+        """
+        landed = self._landed_as
+        if landed is None or not landed.metadata_log:
+            return ()
+        location = landed.metadata_log[-1].metadata_file
+        if location == self._expiry_location:
+            return ()
+        with catalog_faults():
+            base = FromInputFile.table_metadata(self._table.io.new_input(location))
+        expected = {r.name for r in change.expected_refs}
+        return tuple(
+            sorted(n for n, r in base.refs.items() if n not in expected and r.snapshot_id in change.snapshot_ids)
+        )
+
+    def live_tasks(self, rows: object | None = None, key: Sequence[str] = ()) -> tuple[FileScanTask, ...]:
+        """Return the live files of the head last seen, with their deletes; with `rows`, those that may hold their
+        keys."""
+        metadata = self._table.metadata
+        head = metadata.current_snapshot()
+        if head is None:
+            return ()
+        manifests = self._reader.manifests(self._table.io, head.manifest_list)
+        entries = Entries(metadata, self._table.io, self._reader)
+        index = DeleteIndex(entries.delete_files(manifests))
+        pruner = key_pruner(rows, key, metadata) if rows is not None else None
+        tasks: list[FileScanTask] = []
+        for entry, data_file in entries.data_files(manifests):
+            if pruner is None or pruner.may_match(entry.data_file):
+                check_readable(data_file)
+                tasks.append(FileScanTask(data_file=data_file, deletes=index.applicable(data_file)))
+        return tuple(tasks)
+
+    def window(self, base: TableSnapshot, groups: Sequence[FileGroup]) -> CommitWindow:
+        """Compare the live files of the planning snapshot with those of the head last seen, for the planned groups."""
+        metadata = self._table.metadata
+        head = metadata.current_snapshot()
+        base_id = base.snapshot_id
+        if base_id is None:
+            raise InvariantViolated("NO_BASE", "a rewrite was planned on a table without a snapshot")
+        manifests = self._reader.manifests(self._table.io, head.manifest_list) if head else ()
+        entries = Entries(metadata, self._table.io, self._reader)
+        live_deletes = {d.path: d for d in entries.delete_files(manifests)}
+        known = {d.path for d in base.delete_files}
+        new_deletes = tuple(d for path, d in live_deletes.items() if path not in known)
+        return CommitWindow(
+            ancestry=ancestry(metadata, base_id),
+            same_table=str(metadata.table_uuid) == base.uuid,
+            base_snapshot_id=base_id,
+            base_sequence_number=base.sequence_number,
+            head_snapshot_id=head.snapshot_id if head else None,
+            missing_inputs=_missing_inputs(base, groups, manifests, entries),
+            new_deletes=new_deletes,
+            missing_deletes=frozenset(known - live_deletes.keys()),
+            referenced={d.path: self._referenced(d) for d in new_deletes if _needs_reading(d)},
+            returned_fields=frozenset(
+                i for i in metadata.schema().field_ids - self._read_as.field_ids if i <= self._last_column_id
+            ),
+            rebased_over=_between(metadata, base_id),
+        )
+
+    def _referenced(self, delete: DeleteFile) -> frozenset[str]:
+        with self._table.io.new_input(delete.path).open() as source:
+            return frozenset(pq.read_table(source, columns=["file_path"])["file_path"].unique().to_pylist())
+
+    def try_commit(self, head: Head, change: Change) -> Outcome:
+        """Make one attempt on the head last seen (`head` must be that one)."""
+        if head.metadata_location != self._table.metadata_location:
+            raise InvariantViolated("STALE_HEAD", "an attempt was made on another head than the one judged")
+        if isinstance(change, SnapshotChange):
+            producer = SnapshotProducer(self._table, self._reader)
+            try:
+                with catalog_faults():
+                    produced = producer.produce(change)
+            except BaseException:  # nothing was sent, so nothing names these files
+                self._delete(producer.written)
+                raise
+            return self._send(produced.updates, produced.requirements, produced.written)
+        if isinstance(change, ExpiryChange):
+            self.expiry_base, self._expiry_location = self._table.metadata, self._table.metadata_location
+            local = not type(self._catalog).__module__.startswith("pyiceberg.catalog.rest")
+            updates, requirements = expiry_updates(self._table.metadata, change, validates_locally=local)
+            return self._send(updates, requirements, ())
+        raise InvariantViolated("UNKNOWN_CHANGE", f"no rule commits a {type(change).__name__}")
+
+    def _send(
+        self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...], written: Iterable[str]
+    ) -> Outcome:
+        try:
+            response = self._catalog.commit_table(self._table, requirements, updates)
+        except CommitFailedException as error:
+            log.info("attempt lost: %s", error)
+            self._lost += written
+            return Outcome.LOST
+        except (NoSuchTableError, ForbiddenError, UnauthorizedError) as error:
+            with catalog_faults():  # the files stay: a client that sends again after a lost reply proves nothing (T7)
+                raise error
+        except Exception as error:  # noqa: BLE001  a timeout, a dropped connection: it may have landed
+            log.warning("attempt with unknown outcome: %s: %s", type(error).__name__, error)
+            return Outcome.UNKNOWN
+        self._landed_as = response.metadata
+        self._delete(superseded(self._table.metadata, response.metadata))
+        return Outcome.LANDED
+
+    def forget_lost(self) -> None:
+        """Delete the metadata files of attempts that are known not to have landed (law 8)."""
+        paths, self._lost = self._lost, []
+        self._delete(paths)
+
+    def _delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            try:
+                self._table.io.delete(path)
+            except Exception as error:  # noqa: BLE001  clean-up never makes a commit look failed
+                log.warning("cannot delete %s: %s", path, error)
+
+
+def superseded(base: TableMetadata, current: TableMetadata) -> list[str]:
+    """Return the metadata files that a commit dropped from the log, where the table wants such files deleted.
+
+    Iceberg's `write.metadata.delete-after-commit.enabled` (TableProperties, 1.10; default false).
+    """
+    if current.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true":
+        return []
+    kept = {entry.metadata_file for entry in current.metadata_log}
+    return [entry.metadata_file for entry in base.metadata_log if entry.metadata_file not in kept]
+
+
+def ancestry(metadata: TableMetadata, base_id: int) -> Ancestry:
+    by_id = {s.snapshot_id: s for s in metadata.snapshots}
+    snapshot = metadata.current_snapshot()
+    while snapshot is not None:
+        if snapshot.snapshot_id == base_id:
+            return Ancestry.ANCESTOR
+        snapshot = by_id.get(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
+    if base_id in by_id:
+        return Ancestry.ROLLED_BACK
+    only_head = len(by_id) == 1 and metadata.properties.get("gc.enabled", "true").lower() == "false"
+    return Ancestry.HEAD_ONLY if only_head else Ancestry.EXPIRED
+
+
+def _between(metadata: TableMetadata, base_id: int) -> tuple[int, ...]:
+    by_id = {s.snapshot_id: s for s in metadata.snapshots}
+    found: list[int] = []
+    snapshot = metadata.current_snapshot()
+    while snapshot is not None and snapshot.snapshot_id != base_id:
+        found.append(snapshot.snapshot_id)
+        snapshot = by_id.get(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
+    return tuple(reversed(found))
+
+
+def _missing_inputs(
+    base: TableSnapshot, groups: Sequence[FileGroup], manifests: Sequence[ManifestFile], entries: Entries
+) -> frozenset[str]:
+    """An input is live while its manifest is still listed; else it must be found in a manifest that is new since."""
+    listed = {m.manifest_path for m in manifests}
+    moved = {t.data_file.path for g in groups for t in g.tasks if t.data_file.manifest_path not in listed}
+    if not moved:
+        return frozenset()
+    fresh = [m for m in manifests if m.content == ManifestContent.DATA and m.manifest_path not in base.manifest_paths]
+    return frozenset(moved - {data_file.path for _, data_file in entries.data_files(fresh)})
+
+
+def _needs_reading(delete: DeleteFile) -> bool:
+    return delete.content is DeleteContent.POSITION and delete.exact_reference is None

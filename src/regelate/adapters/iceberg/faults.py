@@ -1,0 +1,144 @@
+"""What catalogs and their storage raise, as the kinds of `regelate.errors`."""
+
+from __future__ import annotations
+
+import errno
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pydantic
+from pyiceberg import exceptions as native
+
+from regelate.errors import (
+    CommitStateUnknown,
+    Conflict,
+    DataUnavailable,
+    InvalidRequest,
+    NotFound,
+    RegelateError,
+    ResourceExhausted,
+    Unavailable,
+    Unsupported,
+)
+
+SHOWN_CHARACTERS = 300
+_MISSING = (
+    native.NoSuchTableError,
+    native.NoSuchNamespaceError,
+    native.NoSuchIdentifierError,
+    native.NoSuchViewError,
+)
+_AUTH = (
+    native.UnauthorizedError,
+    native.ForbiddenError,
+    native.AuthorizationExpiredError,
+    native.OAuthError,
+    native.SignError,
+)
+_UNREADABLE_METADATA = (
+    FileNotFoundError,
+    pydantic.ValidationError,
+    native.ValidationError,
+    UnicodeDecodeError,
+    EOFError,
+    zlib.error,
+)
+_REMOTE_LIBRARIES = ("sqlalchemy", "requests", "urllib3", "botocore", "sqlite3")
+"""By name: a catalog's client is imported only where that catalog is configured."""
+_DENIED = re.compile(r"access.?denied|forbidden|invalid.?access.?key|signature.?does.?not.?match|expired.?token", re.I)
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@|(?i:(?<=password=)|(?<=secret=)|(?<=token=))[^&\s]+")
+
+
+@contextmanager
+def catalog_faults() -> Iterator[None]:
+    """Turn what a catalog call raises into our errors; what is no fault of catalog or storage passes unchanged."""
+    try:
+        yield
+    except Exception as error:
+        known = translate(error)
+        if known is None or known is error:
+            raise
+        raise known from error
+
+
+@contextmanager
+def storage_faults() -> Iterator[None]:
+    """Turn what reading or writing files raises into our errors; a missing file or folder is a fault of the storage."""
+    try:
+        yield
+    except OSError as error:
+        raise _of_storage(error, _text(error)) from error
+
+
+def translate(error: BaseException) -> RegelateError | None:
+    """Return our error for one that PyIceberg, its catalog's client or the storage raised; None for any other.
+
+    An unknown table and an unknown namespace share one code (row 23). Texts are cut and hold no credentials.
+    """
+    if isinstance(error, RegelateError):
+        return error
+    text = _text(error)
+    if isinstance(error, _MISSING):
+        return NotFound("TABLE_NOT_FOUND", f"{text}; check the namespace and the table's name")
+    if isinstance(error, native.TableAlreadyExistsError):
+        return Conflict("TABLE_EXISTS", text, retryable=False)
+    if isinstance(error, native.CommitFailedException):
+        return Conflict("COMMIT_CONFLICT", f"{text}; plan again")
+    if isinstance(error, native.CommitStateUnknownException):
+        return CommitStateUnknown("COMMIT_STATE_UNKNOWN", f"{text}; look at the table before retrying")
+    if isinstance(error, _AUTH):
+        return Unavailable("CATALOG_AUTH", f"the catalog refused our credentials: {text}", status=502, retryable=False)
+    if isinstance(error, native.BadRequestError):
+        return InvalidRequest("CATALOG_REFUSED", f"the catalog refused the request: {text}")
+    if isinstance(error, native.RESTError):
+        return Unavailable("CATALOG_UNAVAILABLE", f"the catalog failed: {text}")
+    return _of_libraries(error, text)
+
+
+def _of_libraries(error: BaseException, text: str) -> RegelateError | None:
+    library = type(error).__module__.partition(".")[0]
+    if library in _REMOTE_LIBRARIES:
+        if _DENIED.search(text):
+            return Unavailable(
+                "CATALOG_AUTH", f"the catalog refused our credentials: {text}", status=502, retryable=False
+            )
+        return Unavailable("CATALOG_UNAVAILABLE", f"the catalog cannot be reached: {text}")
+    newer = _newer(error)
+    if newer is not None:
+        return Unsupported("UNSUPPORTED_TABLE", f"this table holds {newer}; use Spark for it", reason=newer)
+    if isinstance(error, _UNREADABLE_METADATA):
+        return DataUnavailable("METADATA_CORRUPT", f"the table's metadata cannot be read: {text}; restore the file")
+    if isinstance(error, OSError):
+        return _of_storage(error, text)
+    return None
+
+
+def _newer(error: BaseException) -> str | None:
+    """Name what metadata holds that this program is too old for (row 33); None where the metadata is damaged."""
+    cause = error.__cause__ if isinstance(error, native.ValidationError) else error
+    for fault in cause.errors(include_url=False) if isinstance(cause, pydantic.ValidationError) else ():
+        tag, where, given = str(fault.get("ctx", {}).get("tag", "")), fault["loc"], fault["input"]
+        if fault["type"] == "union_tag_invalid" and not where and tag.isdecimal():
+            return f"format version {tag}"
+        if fault["type"] == "value_error" and "schemas" in where and isinstance(given, str):
+            return f"columns of type {given[:60]!a}"
+        if fault["type"] == "value_error" and isinstance(given, dict) and "source-ids" in given:
+            return "a transform of several columns"
+    return None
+
+
+def _of_storage(error: OSError, text: str) -> RegelateError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ResourceExhausted("LOCAL_STORAGE_FULL", f"the disk is full: {text}")
+    if isinstance(error, PermissionError) or _DENIED.search(text):
+        return Unavailable("STORAGE_AUTH", f"the storage refused access: {text}", status=502, retryable=False)
+    return Unavailable("STORAGE_UNAVAILABLE", f"the storage failed: {text}")
+
+
+def _text(error: BaseException) -> str:
+    """Return one cut line: an SQL error's own cause without statement and parameters, and no credentials of a URL."""
+    cause = getattr(error, "orig", None) or error
+    line = " ".join(str(cause).split()) or type(error).__name__
+    return _CREDENTIALS.sub("***", line)[:SHOWN_CHARACTERS]

@@ -1,0 +1,144 @@
+"""Output files of one run: named before they exist, described from their own footers, deleted by exact path."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import compute_statistics_plan, data_file_statistics_from_parquet_metadata
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import NullOrder, SortDirection
+from pyiceberg.transforms import IdentityTransform
+
+from regelate.adapters.iceberg.schema import columns_of
+from regelate.core.policy import SortField
+from regelate.core.rewrite import NewDataFile
+from regelate.core.table import ColumnMetrics, Partition
+from regelate.errors import Unavailable
+from regelate.ports import OutputTarget
+
+log = logging.getLogger(__name__)
+ZERO_BYTES = {"float": (b"\x00\x00\x00\x80", b"\x00\x00\x00\x00"), "double": (b"\x00" * 7 + b"\x80", b"\x00" * 8)}
+"""Bounds of a zero by type: Iceberg orders -0.0 before 0.0, so a lower zero is -0.0 and an upper one 0.0."""
+
+
+@dataclass(frozen=True)
+class _PartitionPath:
+    """What a location provider asks of a partition key."""
+
+    path: str
+
+    def to_path(self) -> str:
+        return self.path
+
+
+class TableOutputs:
+    """Implements OutputFiles for one table and one run. A local warehouse is written in place, without a copy."""
+
+    def __init__(self, metadata: TableMetadata, io: FileIO, *, run_id: str, folder: Path) -> None:
+        self._metadata = metadata
+        self._io = io
+        self._run_id = run_id
+        self._folder = folder
+        self._counter = itertools.count()
+        self._locations = load_location_provider(metadata.location, metadata.properties)
+        self._plan = compute_statistics_plan(metadata.schema(), metadata.properties)
+        self._leaves = [leaf for column in columns_of(metadata.schema()) for leaf in column.leaves]
+
+    def reserve(self, partition: Partition) -> OutputTarget:
+        """Name the next output of a partition; nothing is created but the folder on a local disk."""
+        name = f"{next(self._counter):05d}-{self._run_id}.parquet"
+        key = _PartitionPath(partition.path) if partition.path else None
+        location = self._locations.new_data_location(name, key)  # type: ignore[arg-type]
+        local = local_path(location)
+        path = local if local is not None else self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return OutputTarget(location=location, local_path=str(path), partition=partition)
+
+    def publish(self, target: OutputTarget, *, sort_order_id: int | None) -> NewDataFile:
+        """Bring a written output to its location, check its size there and describe it from its footer."""
+        size = Path(target.local_path).stat().st_size
+        footer = pq.read_metadata(target.local_path)
+        if local_path(target.location) is None:
+            with Path(target.local_path).open("rb") as source, self._io.new_output(target.location).create() as sink:
+                shutil.copyfileobj(source, sink, 8 * 1024 * 1024)
+            Path(target.local_path).unlink()
+        stored = len(self._io.new_input(target.location))
+        if stored != size:
+            raise Unavailable(
+                "STORAGE_INCONSISTENT", f"{target.location} has {stored} bytes after an upload of {size}", status=502
+            )
+        names = {footer.schema.column(i).path: leaf.field_id for i, leaf in enumerate(self._leaves)}
+        found = data_file_statistics_from_parquet_metadata(footer, self._plan, names).to_serialized_dict()
+        types = {leaf.field_id: leaf.type for leaf in self._leaves}
+        return NewDataFile(
+            path=target.location,
+            partition=target.partition,
+            record_count=footer.num_rows,
+            size_bytes=size,
+            metrics=ColumnMetrics(
+                value_counts=found["value_counts"],
+                null_counts=found["null_value_counts"],
+                lower_bounds=_zeroed(found["lower_bounds"], types, 0),
+                upper_bounds=_zeroed(found["upper_bounds"], types, 1),
+            ),
+            column_sizes=found["column_sizes"],
+            split_offsets=tuple(found["split_offsets"] or ()),
+            sort_order_id=sort_order_id,
+        )
+
+    def discard(self, locations: Sequence[str]) -> None:
+        """Delete outputs of this run that no commit names (law 8).
+
+        What cannot be deleted is logged and left: a commit that landed must not look failed for it.
+        """
+        for location in locations:
+            if self._run_id not in location:
+                raise ValueError(f"{location} is not an output of run {self._run_id}")
+            try:
+                self._io.delete(location)
+            except FileNotFoundError:
+                continue
+            except Exception as error:  # noqa: BLE001
+                log.warning("cannot delete the unused output %s: %s", location, error)
+
+    def sort_order_id(self, fields: Sequence[SortField]) -> int | None:
+        """Find the table's sort order that equals these fields; None when the table has no such order."""
+        wanted = [(f.column, f.descending, f.nulls_first) for f in fields]
+        schema = self._metadata.schema()
+        for order in self._metadata.sort_orders:
+            known = [
+                (
+                    schema.find_column_name(f.source_id),
+                    f.direction == SortDirection.DESC,
+                    f.null_order == NullOrder.NULLS_FIRST,
+                )
+                for f in order.fields
+                if isinstance(f.transform, IdentityTransform)
+            ]
+            if wanted and len(known) == len(order.fields) and known == wanted:
+                return order.order_id
+        return None
+
+
+def local_path(location: str) -> Path | None:
+    """Return the path on this machine that a location names, or None when it is an object store's."""
+    if location.startswith("file:"):
+        return Path("/" + location[len("file:") :].lstrip("/"))
+    return None if "://" in location else Path(location)
+
+
+def _zeroed(bounds: dict[int, bytes], types: dict[int, str], side: int) -> dict[int, bytes]:
+    adjusted = dict(bounds)
+    for field_id, raw in bounds.items():
+        zeros = ZERO_BYTES.get(types.get(field_id, ""))
+        if zeros is not None and raw in zeros:
+            adjusted[field_id] = zeros[side]
+    return adjusted

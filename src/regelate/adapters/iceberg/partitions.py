@@ -1,0 +1,221 @@
+"""Partitions of manifest entries and new rows, with the texts that people use for their values."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote_plus
+from uuid import UUID
+
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import (
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    TruncateTransform,
+    VoidTransform,
+    YearTransform,
+)
+from pyiceberg.typedef import Record
+from pyiceberg.types import DateType, IcebergType, PrimitiveType, TimestampType, TimestamptzType, TimeType, UUIDType
+
+from regelate.core.table import Partition
+
+NULL_TEXT = "null"
+TABLES_KEPT = 64
+"""Specs whose partitions stay cached; each holds at most PARTITIONS_KEPT of them."""
+PARTITIONS_KEPT = 20_000
+LONGEST_FOLDER_NAME = 200
+_DAY_MS = 24 * 3600 * 1000
+_HOUR_MS = 3600 * 1000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def partition_of(spec: PartitionSpec, schema: Schema, record: Record | Sequence[Any]) -> Partition:
+    """Return the partition of a manifest entry's record under its spec.
+
+    `schema` is the table's current one: of a source column that was dropped, only the partition field's name is known.
+    Values are Iceberg's internal ones (days, months, microseconds as int), UUIDs as `UUID`. Cached per spec and values;
+    specs and schemas are told apart by identity, so that two tables with like specs never share a partition.
+    """
+    return _partitions(_Same(spec), _Same(schema)).of(record)
+
+
+def is_unpartitioned(spec: PartitionSpec) -> bool:
+    """Say whether a spec has one partition: no field, or only void ones, which is what dropping fields leaves in v1.
+
+    Iceberg's `PartitionSpec.isUnpartitioned` (1.10); PyIceberg's only looks for fields.
+    """
+    return all(isinstance(f.transform, VoidTransform) for f in spec.fields)
+
+
+class _Same:
+    """A cache key that is equal only to a wrapper of the very same object, and keeps it alive."""
+
+    __slots__ = ("item",)
+
+    def __init__(self, item: Any) -> None:
+        self.item = item
+
+    def __hash__(self) -> int:
+        return id(self.item)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.item is other.item
+
+
+@lru_cache(maxsize=TABLES_KEPT)
+def _partitions(spec: _Same, schema: _Same) -> _Partitions:
+    return _Partitions(spec.item, schema.item)
+
+
+class _Partitions:
+    """The partitions of one spec."""
+
+    def __init__(self, spec: PartitionSpec, schema: Schema) -> None:
+        self._spec = spec
+        self._schema = schema
+        self._sources = [schema.find_column_name(f.source_id) for f in spec.fields]
+        self._types = [
+            None if name is None else schema.find_type(f.source_id)
+            for f, name in zip(spec.fields, self._sources, strict=True)
+        ]
+        self._uuids = frozenset(
+            i
+            for i, (kind, field) in enumerate(zip(self._types, spec.fields, strict=True))
+            if isinstance(kind, UUIDType) and isinstance(field.transform, IdentityTransform)
+        )
+        used = Counter(f.source_id for f in spec.fields if not isinstance(f.transform, VoidTransform))
+        self._named_by_source = [used[f.source_id] == 1 for f in spec.fields]
+        self._known: dict[str, Partition] = {}
+
+    def of(self, record: Record | Sequence[Any]) -> Partition:
+        values = tuple(record[i] for i in range(len(record)))
+        if self._uuids:
+            values = tuple(
+                UUID(bytes=v) if i in self._uuids and isinstance(v, bytes) else v for i, v in enumerate(values)
+            )
+        key = repr(values)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= PARTITIONS_KEPT:
+                self._known.clear()
+            found = self._known[key] = self._build(values)
+        return found
+
+    def _build(self, values: tuple[Any, ...]) -> Partition:
+        fields = self._spec.fields
+        texts = [value_text(f, t, v) for f, t, v in zip(fields, self._types, values, strict=False)]
+        by_source = {
+            source: text
+            for source, text, unique, field in zip(self._sources, texts, self._named_by_source, fields, strict=False)
+            if source is not None and unique and not isinstance(field.transform, VoidTransform)
+        }
+        return Partition(
+            spec_id=self._spec.spec_id,
+            values=values,
+            path=self._path(values, texts),
+            source_values={**by_source, **{f.name: text for f, text in zip(fields, texts, strict=False)}},
+            ends_at_ms=self._ends_at_ms(values),
+        )
+
+    def _path(self, values: tuple[Any, ...], texts: list[str]) -> str:
+        if not values:
+            return ""
+        try:
+            path = self._spec.partition_to_path(Record(*values), self._schema)
+        except (OverflowError, ValueError):  # a date beyond year 9999
+            pairs = zip(self._spec.fields, texts, strict=False)
+            path = "/".join(f"{quote_plus(f.name)}={quote_plus(text)}" for f, text in pairs)
+        return "/".join(_folder_name(part) for part in path.split("/"))
+
+    def _ends_at_ms(self, values: tuple[Any, ...]) -> int | None:
+        """Fields of one column narrow each other; of several time columns, the last to end ends the partition."""
+        by_source: dict[int, int] = {}
+        for field, kind, value in zip(self._spec.fields, self._types, values, strict=False):
+            end = ends_at_ms(field, kind, value)
+            if end is not None:
+                by_source[field.source_id] = min(end, by_source.get(field.source_id, end))
+        return max(by_source.values(), default=None)
+
+
+def _folder_name(part: str) -> str:
+    """Cut a name that no file system takes (255 bytes), and keep it apart from others that begin alike."""
+    if len(part) <= LONGEST_FOLDER_NAME:
+        return part
+    return f"{part[:LONGEST_FOLDER_NAME]}-{hashlib.sha256(part.encode()).hexdigest()[:16]}"
+
+
+def value_text(field: PartitionField, source_type: IcebergType | None, value: Any) -> str:
+    """Return a partition value as people write it: `2025`, `2025-01`, `2025-01-17`, `2025-01-17T05`, the value, `null`.
+
+    `source_type` None means that the source column was dropped: identity values then show their internal form.
+    """
+    if value is None:
+        return NULL_TEXT
+    transform = field.transform
+    try:
+        if isinstance(transform, HourTransform):
+            return (_EPOCH + timedelta(hours=value)).isoformat(timespec="hours")[: len("2025-01-17T05")]
+        if isinstance(transform, YearTransform | MonthTransform | DayTransform):
+            return transform.to_human_string(source_type, value)  # type: ignore[arg-type]
+        if isinstance(transform, IdentityTransform | TruncateTransform):
+            return _plain_text(source_type, value)
+    except (OverflowError, ValueError):
+        pass  # a date beyond year 9999, which Python cannot write: its ordinal still names it
+    return str(value)
+
+
+def ends_at_ms(field: PartitionField, source_type: IcebergType | None, value: Any) -> int | None:
+    """Return the end (exclusive, UTC) of the time range that a partition value covers, None where it covers none."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    transform = field.transform
+    if isinstance(transform, HourTransform):
+        return (value + 1) * _HOUR_MS
+    if isinstance(transform, DayTransform) or (
+        isinstance(transform, IdentityTransform) and isinstance(source_type, DateType)
+    ):
+        return (value + 1) * _DAY_MS
+    if isinstance(transform, MonthTransform):
+        return _month_start_ms(value + 1)
+    if isinstance(transform, YearTransform):
+        return _month_start_ms((value + 1) * 12)
+    return None
+
+
+def _month_start_ms(months: int) -> int | None:
+    years, month = divmod(months, 12)
+    try:
+        return (date(1970 + years, month + 1, 1) - date(1970, 1, 1)).days * _DAY_MS
+    except (OverflowError, ValueError):
+        return None
+
+
+def _plain_text(source_type: IcebergType | None, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return _float_text(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(source_type, DateType | TimeType | TimestampType | TimestamptzType):
+        assert isinstance(source_type, PrimitiveType)
+        return IdentityTransform[Any]().to_human_string(source_type, value)
+    return str(value)
+
+
+def _float_text(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return repr(value)

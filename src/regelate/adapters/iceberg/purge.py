@@ -1,0 +1,95 @@
+"""Every file that a table's metadata names, for a drop with purge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.core.names import LOCATION_PROPERTIES
+from regelate.errors import DataUnavailable
+
+DELETIONS_AT_ONCE = 16
+DELETIONS_IN_FLIGHT = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileList:
+    """What to delete, in this order: the files of manifests, manifests, manifest lists, then metadata."""
+
+    folders: tuple[str, ...]
+    manifests: tuple[ManifestFile, ...]
+    manifest_lists: tuple[str, ...]
+    metadata_files: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table: Table) -> FileList:
+        """Read the manifest lists of all snapshots. Errors: DataUnavailable METADATA_CORRUPT."""
+        metadata, reader = table.metadata, ManifestReader()
+        lists = tuple({s.manifest_list: None for s in metadata.snapshots})
+        manifests = {m.manifest_path: m for path in lists for m in reader.manifests(table.io, path)}
+        return cls(
+            folders=_own_folders(metadata),
+            manifests=tuple(manifests.values()),
+            manifest_lists=lists,
+            metadata_files=(
+                *(s.statistics_path for s in (*metadata.statistics, *metadata.partition_statistics)),
+                *(entry.metadata_file for entry in metadata.metadata_log),
+                table.metadata_location,
+            ),
+        )
+
+
+def delete_files(io: FileIO, files: FileList) -> None:
+    """Delete the listed files; one that is gone already, or cannot be deleted, does not stop the others.
+
+    The table is dropped by then: what is left behind is an orphan, no fault of the caller's.
+    """
+    steps: tuple[Iterable[str], ...] = (
+        _content(io, files.manifests),
+        (m.manifest_path for m in files.manifests),
+        files.manifest_lists,
+        files.metadata_files,
+    )
+    with ThreadPoolExecutor(DELETIONS_AT_ONCE) as pool:
+        for paths in steps:
+            own = (path for path in paths if any(_begins_with(path, folder) for folder in files.folders))
+            while batch := tuple(islice(own, DELETIONS_IN_FLIGHT)):
+                tuple(pool.map(lambda path: _delete(io, path), batch))
+
+
+def _begins_with(path: str, folder: str) -> bool:
+    """Compare as texts: a writer's names of files may hold any character, and are not to be read in another way."""
+    return path.startswith(folder.rstrip("/") + "/") and "/../" not in path
+
+
+def _own_folders(metadata: TableMetadata) -> tuple[str, ...]:
+    named = (metadata.properties.get(name) for name in LOCATION_PROPERTIES)
+    return (metadata.location, *(folder for folder in named if folder))
+
+
+def _content(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[str]:
+    """Yield each data and delete file once; a manifest that cannot be read keeps its files."""
+    reader = ManifestReader(cached_entries=0)
+    seen: set[str] = set()
+    for manifest in manifests:
+        try:
+            found = {entry.data_file.file_path for entry in reader.all_entries(io, manifest)}
+        except DataUnavailable:
+            continue
+        yield from found - seen
+        seen |= found
+
+
+def _delete(io: FileIO, path: str) -> None:
+    try:
+        io.delete(path)
+    except OSError:
+        return

@@ -1,0 +1,85 @@
+"""What can be wrong with rows that somebody wants to write: rows 13-16 of the fault catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from regelate.errors import InvalidRequest
+
+SCHEMA_MISMATCH = "SCHEMA_MISMATCH"
+NULL_IN_REQUIRED = "NULL_IN_REQUIRED"
+VALUE_OUT_OF_RANGE = "VALUE_OUT_OF_RANGE"
+TIMEZONE_MISMATCH = "TIMEZONE_MISMATCH"
+MAX_FAULTS = 5
+_SHOWN_CHARACTERS = 60
+_SHOWN_BITS = 256
+
+
+class _Missing:
+    """Stands for a key that a record does not have."""
+
+
+MISSING: Any = _Missing()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What is wrong with one value: the code of the fault catalogue, the column's path, what was wanted and found."""
+
+    code: str
+    path: str
+    expected: str
+    got: str
+
+
+class Refused(Exception):
+    """Carries the fault of one value out of nested calls."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self.fault = fault
+
+
+def refused(code: str, path: str, expected: str, value: object) -> Refused:
+    return Refused(Fault(code=code, path=path, expected=expected, got=shown(value)))
+
+
+def shown(value: object) -> str:
+    """Name a JSON value by kind and, where it is short, by its text."""
+    if value is MISSING:
+        return "no value"
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return f"boolean {str(value).lower()}"
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
+        return f"a number of {value.bit_length()} bits"
+    if isinstance(value, int | float):
+        return f"number {value!r}"
+    if isinstance(value, Decimal):
+        return f"number {str(value)[:_SHOWN_CHARACTERS]}"
+    if isinstance(value, str):
+        return f"string {value!a}" if len(value) <= _SHOWN_CHARACTERS else f"string {value[:_SHOWN_CHARACTERS]!a}..."
+    if isinstance(value, Mapping):
+        return "an object"
+    return "an array" if isinstance(value, list) else f"a value of type {type(value).__name__}"
+
+
+def rows_error(faults: Iterable[tuple[int, Fault]]) -> InvalidRequest:
+    """Return the 422 for faults by 0-based row: code and text of the first one, up to five in `faults`."""
+    listed = sorted(faults, key=lambda found: found[0])[:MAX_FAULTS]
+    row, first = listed[0]
+    more = f" ({len(listed) - 1} more in `faults`)" if len(listed) > 1 else ""
+    return InvalidRequest(
+        first.code,
+        f"row {row}, column {first.path!a}: expected {first.expected}, got {first.got}{more}; no row was written",
+        status=422,
+        row=row,
+        column=first.path,
+        expected=first.expected,
+        got=first.got,
+        faults=[{"row": r, "column": f.path, "code": f.code, "expected": f.expected, "got": f.got} for r, f in listed],
+    )

@@ -1,0 +1,157 @@
+"""JSON records or Arrow tables -> Parquet data files of one table, not yet committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import _get_parquet_writer_kwargs, schema_to_pyarrow
+from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.utils.properties import property_as_int
+
+from regelate.adapters.iceberg.coerce import coerce_table
+from regelate.adapters.iceberg.encode import encode_records
+from regelate.adapters.iceberg.faults import storage_faults
+from regelate.adapters.iceberg.row_partitions import split_by_partition
+from regelate.adapters.iceberg.schema import columns_of
+from regelate.adapters.iceberg.tasks import check_format, unsupported
+from regelate.core.rewrite import NewDataFile
+from regelate.core.table import Partition
+from regelate.errors import InvalidRequest
+from regelate.ports import OutputFiles
+
+WRITERS_AT_ONCE = 8
+"""Files of one write that are made at once: an object store answers each only after some 30 ms."""
+BATCH_BYTES = 64 * 1024 * 1024
+"""Arrow bytes between two looks at the size of a file: about a fifth of that in Parquet."""
+
+
+class IcebergRowWriter:
+    """Encodes and writes rows against the schema and spec that are current in the given metadata.
+
+    Errors: Unsupported UNSUPPORTED_TABLE for format v3, types of v3, and a default file format that is not Parquet.
+    """
+
+    def __init__(self, metadata: TableMetadata, outputs: OutputFiles) -> None:
+        check_format(metadata)
+        self._metadata = metadata
+        self._outputs = outputs
+        self._schema = metadata.schema()
+        self._columns = columns_of(self._schema)
+        file_format = metadata.properties.get(TableProperties.WRITE_FILE_FORMAT, "parquet")
+        if file_format.lower() != "parquet":
+            raise unsupported(f"new data files as {file_format} (write.format.default)")
+        self.arrow_schema: pa.Schema = schema_to_pyarrow(self._schema)
+        properties = metadata.properties
+        self._options: dict[str, Any] = _get_parquet_writer_kwargs(properties)
+        self._target_bytes = _number(
+            properties,
+            TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
+            TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
+        )
+        self._row_group_rows = _number(
+            properties, TableProperties.PARQUET_ROW_GROUP_LIMIT, TableProperties.PARQUET_ROW_GROUP_LIMIT_DEFAULT
+        )
+
+    def encode(self, records: Sequence[Mapping[str, object]]) -> pa.Table:
+        """Return JSON records as typed Arrow, or refuse them all (rows 13-17). Nothing is written."""
+        return encode_records(self._columns, self.arrow_schema, records)
+
+    def coerce(self, arrow_table: object) -> pa.Table:
+        """Return an Arrow table of any origin in the table's own types, or refuse it. Nothing is written."""
+        return coerce_table(self._columns, self.arrow_schema, _table(arrow_table))
+
+    def check_key(self, rows: object, key: Sequence[str]) -> None:
+        """Refuse a key that names no column, or encoded rows whose keys are null or not unique (422).
+
+        As in Iceberg's identifier fields, floats and nested columns are no keys: whether two of them are equal is a
+        question with several answers (NaN, both zeros).
+        """
+        table = _table(rows)
+        columns: dict[str, pa.Array] = {}
+        for name in key:
+            if name not in table.column_names:
+                raise InvalidRequest("INVALID_FIELD", f"key: the table has no column {name!r}", field="key")
+            column = table[name].combine_chunks()
+            if pa.types.is_nested(column.type) or pa.types.is_floating(column.type):
+                raise InvalidRequest(
+                    "INVALID_FIELD", f"key: column {name!r} is a float or nested, and cannot be a key", field="key"
+                )
+            if column.null_count:
+                raise InvalidRequest(
+                    "NULL_IN_KEY", f"key column {name!r} holds a null; an upsert needs a key in every row", status=422
+                )
+            columns[name] = column.storage if isinstance(column, pa.ExtensionArray) else column
+        groups = pa.table(columns).group_by(list(columns)).aggregate([([], "count_all")])["count_all"]
+        if table.num_rows and pc.max(groups).as_py() > 1:
+            raise InvalidRequest(
+                "DUPLICATE_KEY", "two records of this request have the same key; send the last one only", status=422
+            )
+
+    def write(self, rows: object) -> tuple[NewDataFile, ...]:
+        """Write encoded rows, at least one file per partition that occurs; no rows, no file.
+
+        A file ends when it reaches the table's target size. When one fails, all files of this call are deleted.
+        """
+        table = _table(rows)
+        if not table.schema.equals(self.arrow_schema):
+            raise ValueError("these rows were not encoded against the table's schema: call encode or coerce first")
+        parts = list(split_by_partition(table, self._metadata.spec(), self._schema))
+        reserved: list[str] = []
+        try:
+            with storage_faults(), ThreadPoolExecutor(WRITERS_AT_ONCE) as pool:
+                jobs = [pool.submit(self._write_part, partition, part, reserved) for partition, part in parts]
+                wait(jobs)
+                made = [job.result() for job in jobs]
+        except BaseException:
+            with suppress(OSError):  # the fault to report is the first one; what stays behind is an orphan
+                self._outputs.discard(reserved)
+            raise
+        return tuple(new for files in made for new in files)
+
+    def discard(self, locations: Sequence[str]) -> None:
+        """Delete files that `write` made and that no commit names."""
+        self._outputs.discard(locations)
+
+    def _write_part(self, partition: Partition, rows: pa.Table, reserved: list[str]) -> list[NewDataFile]:
+        size = rows.nbytes
+        step = rows.num_rows if size <= self._target_bytes else max(1, rows.num_rows * BATCH_BYTES // size)
+        made: list[NewDataFile] = []
+        start = 0
+        while start < rows.num_rows:
+            target = self._outputs.reserve(partition)
+            reserved.append(target.location)
+            start = self._write_file(target.local_path, rows, start, step)
+            made.append(self._outputs.publish(target, sort_order_id=None))
+        return made
+
+    def _write_file(self, path: str, rows: pa.Table, start: int, step: int) -> int:
+        """Write rows from `start` on until the file is large enough; return the first row that it does not hold."""
+        with (
+            pa.OSFile(path, "wb") as sink,
+            pq.ParquetWriter(sink, rows.schema, store_decimal_as_integer=True, **self._options) as writer,
+        ):
+            while True:
+                writer.write_table(rows.slice(start, step), row_group_size=self._row_group_rows)
+                start += step
+                if start >= rows.num_rows or sink.tell() >= self._target_bytes:
+                    return start
+
+
+def _number(properties: Mapping[str, str], name: str, default: int) -> int:
+    try:
+        return property_as_int(dict(properties), name, default) or default
+    except ValueError as error:
+        raise InvalidRequest("INVALID_OPTION", f"table property {name}: {error}", field=name) from error
+
+
+def _table(rows: object) -> pa.Table:
+    if not isinstance(rows, pa.Table):
+        raise TypeError(f"expected a pyarrow.Table, got {type(rows).__name__}")
+    return rows

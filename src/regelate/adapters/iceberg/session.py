@@ -1,0 +1,99 @@
+"""One loaded table for the length of one operation: every port of the Iceberg side, over ONE table handle."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import NullOrder, SortDirection
+from pyiceberg.transforms import IdentityTransform
+
+from regelate.adapters.iceberg.catalogs import open_table
+from regelate.adapters.iceberg.committer import IcebergCommitter
+from regelate.adapters.iceberg.expiry import SnapshotReclaimer
+from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.adapters.iceberg.outputs import TableOutputs, local_path
+from regelate.adapters.iceberg.snapshot import SnapshotReader
+from regelate.adapters.iceberg.view import GroupViewWriter
+from regelate.core.policy import SortField
+
+
+class TableSession:
+    """Loads a table once and hands out its ports; `folder` is a private folder that the caller removes."""
+
+    def __init__(self, catalog: Catalog, ident: str, manifests: ManifestReader, folder: Path | None = None) -> None:
+        self._catalog = catalog
+        self._ident = ident
+        self._manifests = manifests
+        self.folder = folder or Path(tempfile.gettempdir())
+        self.run_token = uuid.uuid4().hex
+        self.table = open_table(catalog, ident)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.table.metadata.properties
+
+    @property
+    def is_local(self) -> bool:
+        """Whether every file that this table names by its own location or properties lies on this machine."""
+        named = (self.table.metadata.location, *(v for k, v in self.properties.items() if k.endswith(".path")))
+        return all(local_path(location) is not None for location in named)
+
+    @property
+    def compression_codec(self) -> str:
+        return self.properties.get("write.parquet.compression-codec", "zstd")
+
+    @property
+    def sort_fields(self) -> tuple[SortField, ...]:
+        """The table's own sort order as a policy takes it; empty when it is unsorted or sorted by a transform."""
+        order, schema = self.table.sort_order(), self.table.schema()
+        if not all(isinstance(f.transform, IdentityTransform) for f in order.fields):
+            return ()
+        return tuple(
+            SortField(
+                column=str(schema.find_column_name(f.source_id)),
+                descending=f.direction == SortDirection.DESC,
+                nulls_first=f.null_order == NullOrder.NULLS_FIRST,
+            )
+            for f in order.fields
+        )
+
+    @cached_property
+    def reader(self) -> SnapshotReader:
+        return SnapshotReader(self.table, self._manifests)
+
+    def fresh_reader(self) -> SnapshotReader:
+        """Return a reader of the table as the catalog shows it now."""
+        return SnapshotReader(open_table(self._catalog, self._ident), self._manifests)
+
+    @cached_property
+    def committer(self) -> IcebergCommitter:
+        return IcebergCommitter(self._catalog, self.table, self._manifests)
+
+    @cached_property
+    def outputs(self) -> TableOutputs:
+        return TableOutputs(self.table.metadata, self.table.io, run_id=self.run_token, folder=self.folder)
+
+    def outputs_of(self, metadata: TableMetadata) -> TableOutputs:
+        """Return outputs of a later state of the table: its columns may have other places. `outputs` discards them."""
+        run_id = f"{self.run_token}-{uuid.uuid4().hex[:8]}"
+        return TableOutputs(metadata, self.table.io, run_id=run_id, folder=self.folder)
+
+    @cached_property
+    def views(self) -> GroupViewWriter:
+        return GroupViewWriter(self.table.metadata, self.folder / "views")
+
+    def views_of(self, metadata: TableMetadata) -> GroupViewWriter:
+        """Return views of a later state of the table, for work that follows the head."""
+        return GroupViewWriter(metadata, self.folder / "views")
+
+    @cached_property
+    def reclaimer(self) -> SnapshotReclaimer:
+        return SnapshotReclaimer(
+            lambda: open_table(self._catalog, self._ident), lambda: self.committer.expiry_base, self._manifests
+        )

@@ -1,0 +1,27 @@
+"""Every run has a HOME of its own: no catalog configuration and no DuckDB extension of the user changes a test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+import pytest
+
+HOME_OF_THIS_RUN = pytest.StashKey[str]()
+SETTINGS_OF_THE_USER = ("PYICEBERG_", "REGELATE_", "XDG_")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        return  # a worker of pytest-xdist inherits what is set here
+    home = tempfile.mkdtemp(prefix="regelate-home-")
+    config.stash[HOME_OF_THIS_RUN] = home
+    os.environ["HOME"] = home
+    for name in [name for name in os.environ if name.startswith(SETTINGS_OF_THE_USER)]:
+        del os.environ[name]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if home := config.stash.get(HOME_OF_THIS_RUN, None):
+        shutil.rmtree(home, ignore_errors=True)

@@ -1,0 +1,207 @@
+"""The documents say what the code does: error codes, operations, fields, and the requests that the README prints."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from regelate import errors
+from regelate.adapters.iceberg import row_faults
+from regelate.core.conflict import DropCode
+from regelate.core.placement import PlacementReason
+from regelate.core.plan import PlanReason, SkipReason
+from regelate.core.selection import Reason
+from regelate.entrypoints.requests import OPERATIONS, TableRequest, parse_request
+from regelate.entrypoints.responses import ANSWERS, CompactionStatsAnswer
+from regelate.entrypoints.short_form import ShortCompact, parse_short_form
+from regelate.operations.compact import Status
+from regelate.settings import SettingsError
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "regelate"
+KINDS: Mapping[str, type[errors.RegelateError]] = {
+    "SettingsError": SettingsError,
+    **{name: kind for name, kind in vars(errors).items() if inspect.isclass(kind)},
+}
+ROW_CODES = {code for name, code in vars(row_faults).items() if name.isupper() and name == code}
+MADE_BY_EXPRESSION: Mapping[tuple[str, str], set[str]] = {
+    ("adapters/iceberg/row_faults.py", "first.code"): ROW_CODES,
+    ("adapters/duckdb/faults.py", "code"): {"DATA_FILE_MISSING", "DATA_FILE_CORRUPT", "DELETE_FILE_CORRUPT"},
+    ("adapters/iceberg/spec.py", "code"): {"INVALID_PARTITION_SPEC", "INVALID_FIELD"},
+    ("core/options.py", "fault.code"): {"INVALID_OPTION"},
+    ("entrypoints/validation.py", "first['code']"): {
+        "MISSING_FIELD",
+        "UNKNOWN_FIELD",
+        "INVALID_FIELD",
+        "INVALID_OPTION",
+    },
+    ("operations/planning.py", "placement.reason.value"): {
+        reason.value for reason in PlacementReason if reason is not PlacementReason.IN_PROCESS
+    },
+}
+"""Codes that are no literal where the error is made; a new such place must be entered here."""
+OF_ITS_FAULT = "code"
+"""The one status that is an expression: what http.server itself says of an unreadable request."""
+README_URL = "localhost:8080"
+
+
+def raised() -> Iterator[tuple[str, int, bool]]:
+    """(code, status, retryable) of every place in the source that makes an error."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KINDS and node.args:
+                kind, given = KINDS[node.func.id], {word.arg: word.value for word in node.keywords}
+                status, retryable = given.get("status"), given.get("retryable")
+                if isinstance(status, ast.Name) and status.id == OF_ITS_FAULT:
+                    continue
+                for code in codes_of(str(path.relative_to(PACKAGE)), node.args[0]):
+                    yield (
+                        code,
+                        kind.status_default if status is None else ast.literal_eval(status),
+                        kind.retryable_default if retryable is None else ast.literal_eval(retryable),
+                    )
+
+
+def codes_of(path: str, first: ast.expr) -> set[str]:
+    if isinstance(first, ast.Constant) and isinstance(first.value, str):
+        return {first.value}
+    place = (path, ast.unparse(first))
+    assert place in MADE_BY_EXPRESSION, f"which codes does {place} stand for? Say so in MADE_BY_EXPRESSION"
+    return MADE_BY_EXPRESSION[place]
+
+
+def documented() -> dict[str, set[tuple[int, bool]]]:
+    """Code -> (status, retryable) as the tables of docs/errors.md have it."""
+    found: dict[str, set[tuple[int, bool]]] = defaultdict(set)
+    rows = re.findall(r"^\| `([A-Z_]+)` \| (\d{3}) \| (yes|no) \|", read("docs/errors.md"), re.MULTILINE)
+    for code, status, retryable in rows:
+        found[code].add((int(status), retryable == "yes"))
+    return dict(found)
+
+
+def read(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def section(markdown: str, heading: str) -> str:
+    """The text under a heading, up to the next one of the same or a higher level."""
+    level = len(heading) - len(heading.lstrip("#"))
+    match = re.search(rf"^{re.escape(heading)}$(.*?)(?=^#{{1,{level}}} |\Z)", markdown, re.MULTILINE | re.DOTALL)
+    assert match, f"no heading {heading!r}"
+    return match[1]
+
+
+def spans(markdown: str) -> set[str]:
+    return set(re.findall(r"`([^`\n]+)`", markdown))
+
+
+def fields_of(model: type) -> set[str]:
+    return {field.alias or name for name, field in model.model_fields.items()}  # type: ignore[attr-defined]
+
+
+def printed_requests() -> list[tuple[str, str]]:
+    """(path, body) of every curl command of the README; the shell's loop variable counts as 1."""
+    commands = re.findall(rf"curl [^\n]*{re.escape(README_URL)}(/\S*)[^\n]*?-d '((?:[^']|'\$i')*)'", read("README.md"))
+    return [(path, body.replace("'$i'", "1")) for path, body in commands]
+
+
+def test_every_error_code_that_the_source_raises_is_documented_and_no_other() -> None:
+    assert {code for code, _, _ in raised()} == set(documented())
+
+
+def test_every_error_is_documented_with_its_status_and_whether_a_retry_may_help() -> None:
+    found: dict[str, set[tuple[int, bool]]] = defaultdict(set)
+    for code, status, retryable in raised():
+        found[code].add((status, retryable))
+    assert dict(found) == documented()
+
+
+def test_the_reasons_of_a_dropped_group_are_told_apart_from_errors() -> None:
+    assert {code.value for code in DropCode} <= spans(section(read("docs/errors.md"), "## Codes that are no errors"))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_is_documented_with_all_its_fields(operation: str) -> None:
+    told = spans(section(read("docs/api.md"), f"### {operation}"))
+    common = fields_of(TableRequest) | {"operation", "success"}
+    wanted = (fields_of(OPERATIONS[operation]) | fields_of(ANSWERS[operation])) - common
+    assert wanted - told == set()
+
+
+def test_the_fields_that_requests_share_are_documented() -> None:
+    assert fields_of(TableRequest) <= spans(section(read("docs/api.md"), "## Addressing a table"))
+
+
+def test_no_operation_is_documented_that_does_not_exist() -> None:
+    assert set(re.findall(r"^### ([A-Z_]+)$", read("docs/api.md"), re.MULTILINE)) == set(OPERATIONS)
+
+
+def test_status_reason_and_stats_of_compact_are_documented_name_by_name() -> None:
+    told = spans(section(read("docs/api.md"), "### COMPACT"))
+    assert {status.value for status in Status} <= told
+    assert {reason.value for reason in (*PlanReason, *DropCode)} <= told
+    assert fields_of(CompactionStatsAnswer) <= told
+
+
+def test_the_short_form_is_documented_field_by_field() -> None:
+    told = spans(section(read("docs/api.md"), "## Short form: POST /api/v1/compact"))
+    assert fields_of(ShortCompact) <= told
+    assert {"options.target_file_size", "options.min_file_size", "options.max_cost"} <= told
+
+
+def test_every_reason_of_a_file_and_of_a_skip_is_in_the_compaction_policy() -> None:
+    assert {reason.value for reason in (*Reason, *SkipReason)} <= spans(read("docs/compaction-policy.md"))
+
+
+def test_the_readme_prints_requests_that_the_api_takes() -> None:
+    printed = printed_requests()
+    taken = []
+    for path, body in printed:
+        assert path in ("/database", "/api/v1/compact")
+        payload = json.loads(body)
+        made = parse_request(payload) if path == "/database" else parse_short_form(payload, lambda _: "me")
+        taken.append(made.operation)
+    assert {"CREATE_TABLE", "WRITE", "TABLE_HEALTH", "COMPACT", "QUERY"} <= set(taken)
+
+
+def test_no_curl_command_of_the_readme_escapes_the_check() -> None:
+    assert len(printed_requests()) == len(re.findall(r"-d '", read("README.md")))
+
+
+def test_every_paper_of_the_docs_is_in_their_index() -> None:
+    index = read("docs/README.md")
+    papers = [str(path.relative_to(ROOT / "docs")) for path in sorted((ROOT / "docs").rglob("*.md"))]
+    assert [paper for paper in papers if paper != "README.md" and f"]({paper})" not in index] == []
+
+
+def test_every_link_to_a_heading_finds_it() -> None:
+    papers = [path for pattern in ("*.md", "docs/**/*.md") for path in sorted(ROOT.glob(pattern))]
+    links = [(path, *link) for path in papers for link in re.findall(r"\]\(([^)#:\s]*)#([^)]*)\)", path.read_text())]
+    assert links
+    broken = [
+        f"{path.name}: {target}#{anchor}"
+        for path, target, anchor in links
+        if anchor not in anchors(path.parent / target if target else path)
+    ]
+    assert broken == []
+
+
+def anchors(path: Path) -> set[str]:
+    """The names that GitHub gives to the headings of a paper."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_decisions_are_numbered_without_a_gap_and_have_the_four_parts() -> None:
+    papers = sorted((ROOT / "docs" / "adr").glob("*.md"))
+    assert [path.name[:4] for path in papers] == [f"{number:04}" for number in range(1, len(papers) + 1)]
+    wanted = ["Context", "Decision", "Consequences", "What would change our mind"]
+    headings = {path.name: re.findall(r"^## (.+)$", path.read_text(), re.MULTILINE) for path in papers}
+    assert {name: found for name, found in headings.items() if found != wanted} == {}

@@ -1,0 +1,211 @@
+"""The house itself: its size, its floors, its lists and its papers."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import regelate
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "regelate"
+MAX_LINES_OF_A_FILE = 350
+MAX_LINES_OF_A_FUNCTION = 60
+UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
+IO = {"os", "pathlib", "shutil", "socket", "subprocess", "tempfile"}
+NEVER_IN_CORE = IO | {"asyncio", "logging", "random", "secrets", "threading", "time"}
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+REQUIREMENTS = ROOT / "requirements"
+LISTS = {
+    "build": [],
+    "base": PROJECT["dependencies"],
+    "dev": [*PROJECT["dependencies"], *EXTRAS["dev"], *EXTRAS["demo"], *EXTRAS["report"]],
+    "aws": [*PROJECT["dependencies"], *EXTRAS["aws"]],
+    "spark": [*PROJECT["dependencies"], *EXTRAS["spark"]],
+}
+
+
+def sources(*folders: str) -> list[tuple[str, str]]:
+    """(path, text) of every Python file under these folders of the repository."""
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    return [(str(path.relative_to(ROOT)), path.read_text()) for path in paths]
+
+
+def package_files(*names: str) -> Iterator[tuple[str, ast.Module]]:
+    """(path, tree) of these modules of the package, and of all that lies under them."""
+    for name in names:
+        for path in [PACKAGE / f"{name}.py", *sorted((PACKAGE / name).rglob("*.py"))]:
+            if path.exists():
+                yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+
+
+def imported_roots(tree: ast.Module) -> set[str]:
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    return {name.partition(".")[0] for name in names}
+
+
+def pins(name: str) -> dict[str, str]:
+    """Package -> version, as requirements/<name>.txt pins them."""
+    lines = re.findall(r"^([\w.-]+)==([^\s;\\]+)", (REQUIREMENTS / f"{name}.txt").read_text(), re.MULTILINE)
+    return {canonicalize_name(package): version for package, version in lines}
+
+
+def papers() -> list[Path]:
+    return [path for pattern in ("*.md", "docs/**/*.md") for path in sorted(ROOT.glob(pattern))]
+
+
+def code_in(markdown: str) -> str:
+    """What a document shows as code: fenced blocks and `spans`."""
+    return "\n".join(re.findall(r"```.*?```|`[^`\n]+`", markdown, re.DOTALL))
+
+
+def documented_targets() -> set[str]:
+    return set(re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def test_no_source_file_is_too_long() -> None:
+    lengths = {path: text.count("\n") for path, text in sources("src")}
+    assert lengths
+    assert {path: lines for path, lines in lengths.items() if lines > MAX_LINES_OF_A_FILE} == {}
+
+
+def test_no_function_is_too_long() -> None:
+    functions = [
+        (f"{path}:{node.name}", (node.end_lineno or node.lineno) - node.lineno + 1)
+        for path, text in sources("src")
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert functions
+    assert [(name, lines) for name, lines in functions if lines > MAX_LINES_OF_A_FUNCTION] == []
+
+
+def test_nothing_is_marked_as_unfinished() -> None:
+    files = sources("src", "tests", "benchmarks")
+    assert [path for path, text in files if UNFINISHED.search(text)] == []
+
+
+def test_what_decides_imports_the_standard_library_only() -> None:
+    allowed = sys.stdlib_module_names | {"regelate"}
+    files = list(package_files("errors", "ports", "core", "operations"))
+    assert {path: third for path, tree in files if (third := imported_roots(tree) - allowed)} == {}
+
+
+def test_what_is_zipped_to_clusters_imports_nothing_but_spark() -> None:
+    allowed = sys.stdlib_module_names | {"regelate", "pyspark"}
+    files = list(package_files("errors", "core", "pipeline"))
+    assert {path: third for path, tree in files if (third := imported_roots(tree) - allowed)} == {}
+
+
+def test_core_has_no_clock_no_io_no_log_and_no_randomness() -> None:
+    files = list(package_files("core"))
+    assert {path: found for path, tree in files if (found := imported_roots(tree) & NEVER_IN_CORE)} == {}
+
+
+def test_every_value_in_core_is_frozen_slotted_and_keyword_only() -> None:
+    loose = []
+    for path, tree in package_files("core"):
+        for node in ast.walk(tree):
+            for decorator in node.decorator_list if isinstance(node, ast.ClassDef) else []:
+                if ast.unparse(decorator).startswith("dataclass"):
+                    given = {word.arg for word in decorator.keywords} if isinstance(decorator, ast.Call) else set()
+                    loose += [f"{path}:{node.name}"] if {"frozen", "slots", "kw_only"} - given else []
+    assert loose == []
+
+
+@pytest.mark.parametrize("name", [*LISTS, "constraints"])
+def test_a_requirement_list_names_no_host_no_index_and_no_local_path(name: str) -> None:
+    lines = (REQUIREMENTS / f"{name}.txt").read_text().splitlines()
+    own = re.compile(r"#.*-[cr] requirements/\w+\.(txt|in)$")
+    assert lines
+    assert [line for line in lines if re.search(r"://|^-|\s@\s|/", line) and not own.search(line)] == []
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_every_pin_of_a_requirement_list_carries_its_hash(name: str) -> None:
+    entries = re.split(r"^(?=\w)", (REQUIREMENTS / f"{name}.txt").read_text(), flags=re.MULTILINE)[1:]
+    assert len(entries) == len(pins(name)) > 0
+    assert [entry for entry in entries if "--hash=sha256:" not in entry] == []
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_requirement_list_is_cut_from_the_one_resolution(name: str) -> None:
+    assert pins(name).items() <= pins("constraints").items()
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_requirement_list_holds_what_pyproject_declares(name: str) -> None:
+    pinned = pins(name)
+    declared = [Requirement(text) for text in LISTS[name] if not text.startswith("regelate[")]
+    missing = [str(need) for need in declared if pinned.get(canonicalize_name(need.name), "0") not in need.specifier]
+    assert missing == [], "run `make requirements`"
+
+
+def test_every_library_that_the_package_imports_is_declared() -> None:
+    declared = {canonicalize_name(Requirement(need).name) for needs in LISTS.values() for need in needs}
+    owners = packages_distributions()
+    undeclared = {
+        (path, root)
+        for path, text in sources("src")
+        for root in imported_roots(ast.parse(text)) - sys.stdlib_module_names - {"regelate"}
+        if declared.isdisjoint(canonicalize_name(owner) for owner in owners.get(root, [root]))
+    }
+    assert undeclared == set()
+
+
+def test_duckdb_and_its_extensions_are_pinned_to_one_version() -> None:
+    needs = [Requirement(text) for text in PROJECT["dependencies"]]
+    found = {need.name: str(need.specifier) for need in needs if need.name.startswith("duckdb")}
+    assert set(found) == {"duckdb", *(f"duckdb-extension-{name}" for name in ("avro", "httpfs", "iceberg"))}
+    assert len(set(found.values())) == 1
+    assert next(iter(found.values())).startswith("==")
+
+
+def test_the_package_and_pyproject_say_the_same_version() -> None:
+    assert regelate.__version__ == PROJECT["version"]
+
+
+def test_the_changelog_has_an_unreleased_section() -> None:
+    assert re.search(r"^## \[Unreleased\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+
+def test_every_make_target_that_a_document_shows_exists() -> None:
+    shown = {
+        (path.name, word) for path in papers() for word in re.findall(r"\bmake ([a-z]+)", code_in(path.read_text()))
+    }
+    assert shown
+    assert {(paper, target) for paper, target in shown if target not in documented_targets()} == set()
+
+
+def test_every_link_between_documents_leads_to_a_file() -> None:
+    links = [
+        (path, link) for path in papers() for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", path.read_text())
+    ]
+    assert links
+    assert [f"{path.name}: {link}" for path, link in links if not (path.parent / link).exists()] == []
+
+
+def test_make_alone_lists_every_target() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    shown = subprocess.run(["make"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert phony
+    assert set(re.findall(r"^  make ([a-z]+) ", shown, re.MULTILINE)) == set(phony[1].split()) == documented_targets()
+
+
+def test_the_build_script_can_be_started() -> None:
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
