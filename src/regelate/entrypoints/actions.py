@@ -1,0 +1,268 @@
+"""One function per operation: from a request that passed the door to one call of the service behind it."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from regelate.core.schema import TableDefinition
+from regelate.entrypoints.definition import table_definition
+from regelate.entrypoints.log import Subject, log_answer, stack_of
+from regelate.entrypoints.requests import (
+    AlterTable,
+    AnyRequest,
+    Compact,
+    CreateTable,
+    DescribeTable,
+    DropTable,
+    ExpireSnapshots,
+    HealthCheck,
+    ListTables,
+    NamespaceRequest,
+    Query,
+    TableHealth,
+    TableRequest,
+    Write,
+    given,
+)
+from regelate.entrypoints.responses import failed, succeeded
+from regelate.errors import InvalidRequest, InvariantViolated, RegelateError
+from regelate.settings import Settings
+from regelate.tenancy import Address, Tenancy
+
+Fields = Mapping[str, object]
+Payload = Mapping[str, object]
+
+
+class Service(Protocol):
+    """What the doors need behind them. Every operation returns the fields of its answer (responses.py), ready for JSON,
+    without `success` and `request_id`, or raises a RegelateError. It is called by many threads at once.
+    """
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def tenancy(self) -> Tenancy: ...
+    def health_check(self) -> Fields: ...
+    def create_table(self, address: Address, definition: TableDefinition, *, if_not_exists: bool) -> Fields: ...
+    def alter_table(
+        self, address: Address, *, set_properties: Mapping[str, str], unset_properties: Sequence[str]
+    ) -> Fields: ...
+    def describe_table(self, address: Address) -> Fields: ...
+    def list_tables(self, address: Address) -> Fields: ...
+    def drop_table(self, address: Address, *, purge: bool) -> Fields: ...
+    def write(
+        self,
+        address: Address,
+        records: Sequence[Mapping[str, Any]],
+        *,
+        mode: str,
+        key: Sequence[str],
+        idempotency_key: str | None,
+        request_id: str,
+    ) -> Fields: ...
+    def query(self, address: Address, spec: Mapping[str, Any]) -> Fields: ...
+    def compact(
+        self, address: Address, options: Mapping[str, Any], *, request_id: str, idempotency_key: str | None
+    ) -> Fields: ...
+    def table_health(self, address: Address, *, explain: bool) -> Fields: ...
+    def expire_snapshots(
+        self, address: Address, *, retention_hours: float | None, min_snapshots_to_keep: int | None, dry_run: bool
+    ) -> Fields: ...
+
+
+Provider = Callable[[], Service]
+"""Makes the service when a request first needs it: what it costs to open is not paid by a cold start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks, by the envelope. `trusted`: an IAM principal invoked us directly, so its payload names the tenant."""
+
+    request_id: str
+    claim_tenant: str | None = None
+    trusted: bool = False
+
+
+Parser = Callable[[Payload, Service, Caller], AnyRequest]
+
+
+def new_request_id() -> str:
+    return str(uuid.uuid4())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """An answer: its HTTP status, as an object, and as JSON text."""
+
+    status: int
+    made: dict[str, Any]
+    text: str
+
+    def fitting(self, max_bytes: int | None, caller: Caller, *, in_body: bool = False) -> Answered:
+        """Return this answer, or 413 where it is too large. Measured as Lambda's runtime writes it: JSON in ASCII, and
+        escaped once more where it is the `body` of an HTTP answer.
+        """
+        if max_bytes is None or len(self.text) * _MOST_BYTES_PER_CHARACTER + _HEADERS_BYTES <= max_bytes:
+            return self
+        size = len(json.dumps(self.text if in_body else self.made)) + _HEADERS_BYTES
+        if size <= max_bytes:
+            return self
+        message = f"the answer has {size} bytes, more than {max_bytes}; ask for less, for example by limit or columns"
+        fault = InvalidRequest("RESULT_TOO_LARGE", message, status=413, max_bytes=max_bytes)
+        return refusal(fault, replace(caller, request_id=self.made["request_id"]))
+
+
+_MOST_BYTES_PER_CHARACTER = 12
+"""A character beyond the first plane becomes two escapes of six."""
+_HEADERS_BYTES = 1_000
+"""More than status, headers and flags of an HTTP answer of ours take."""
+
+
+def answer(provider: Provider, load: Callable[[Settings], Payload], parse: Parser, caller: Caller) -> Answered:
+    """Return the answer to one request, whatever happens: the last wall. Logs one line.
+
+    `load` gives the request as one JSON object, `parse` makes the model of it; both may raise a RegelateError.
+    """
+    started, subject, stack = time.monotonic(), Subject(request_id=caller.request_id), None
+    try:
+        service = provider()
+        payload = load(service.settings)
+        subject = Subject.of(payload, caller.request_id)
+        request = parse(payload, service, caller)
+        answered = _answered(200, succeeded(execute(service, request, caller), subject.request_id))
+    except RegelateError as fault:
+        answered = _answered(fault.status, failed(fault, subject.request_id))
+        stack = stack_of(fault) if isinstance(fault, InvariantViolated) else None
+    except Exception as fault:  # noqa: BLE001  the caller gets an answer without a stack, the log gets the stack
+        stack = stack_of(fault)
+        message = "an unexpected fault; report it with the request_id, and look at the table before writing again"
+        bug = RegelateError("INTERNAL_ERROR", message)
+        answered = _answered(bug.status, failed(bug, subject.request_id))
+    log_answer(subject, answered.status, answered.made, time.monotonic() - started, stack)
+    return answered
+
+
+def refusal(fault: RegelateError, caller: Caller) -> Answered:
+    """Return the answer to what never became a request."""
+    answered = _answered(fault.status, failed(fault, caller.request_id))
+    log_answer(Subject(request_id=caller.request_id), answered.status, answered.made, 0.0)
+    return answered
+
+
+def _answered(status: int, made: dict[str, Any]) -> Answered:
+    text = json.dumps(made, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Answered(status=status, made=made, text=text)
+
+
+def execute(service: Service, request: AnyRequest, caller: Caller) -> Fields:
+    """Do what `request` asks and return the fields of its answer. Errors: RegelateError."""
+    action = _ACTIONS[type(request)]
+    fields: Fields = action(service, request, caller)
+    return fields
+
+
+def _address(service: Service, request: NamespaceRequest, caller: Caller, *, creating: bool = False) -> Address:
+    table = request.table if isinstance(request, TableRequest) else None
+    return service.tenancy.resolve(
+        caller.claim_tenant,
+        request.tenant_id,
+        request.catalog,
+        request.namespace,
+        table,
+        trusted=caller.trusted,
+        creating=creating,
+    )
+
+
+def _health_check(service: Service, request: HealthCheck, caller: Caller) -> Fields:
+    return service.health_check()
+
+
+def _create_table(service: Service, request: CreateTable, caller: Caller) -> Fields:
+    address = _address(service, request, caller, creating=True)
+    return service.create_table(address, table_definition(request), if_not_exists=request.if_not_exists)
+
+
+def _alter_table(service: Service, request: AlterTable, caller: Caller) -> Fields:
+    return service.alter_table(
+        _address(service, request, caller),
+        set_properties=request.set_properties,
+        unset_properties=request.unset_properties,
+    )
+
+
+def _describe_table(service: Service, request: DescribeTable, caller: Caller) -> Fields:
+    return service.describe_table(_address(service, request, caller))
+
+
+def _list_tables(service: Service, request: ListTables, caller: Caller) -> Fields:
+    return service.list_tables(_address(service, request, caller))
+
+
+def _drop_table(service: Service, request: DropTable, caller: Caller) -> Fields:
+    return service.drop_table(_address(service, request, caller), purge=request.purge)
+
+
+def _write(service: Service, request: Write, caller: Caller) -> Fields:
+    address = _address(service, request, caller)
+    limit = service.settings.limits.max_records
+    if len(request.records) > limit:
+        message = f"records: {len(request.records)} rows are more than {limit}; split them into several requests"
+        raise InvalidRequest("PAYLOAD_TOO_LARGE", message, status=413, field="records", max_records=limit)
+    return service.write(
+        address,
+        request.records,
+        mode=request.mode,
+        key=tuple(request.key or ()),
+        idempotency_key=request.idempotency_key,
+        request_id=request.request_id or caller.request_id,
+    )
+
+
+def _query(service: Service, request: Query, caller: Caller) -> Fields:
+    return service.query(_address(service, request, caller), given(request, *QUERY_FIELDS))
+
+
+def _compact(service: Service, request: Compact, caller: Caller) -> Fields:
+    return service.compact(
+        _address(service, request, caller),
+        given(request, *COMPACT_FIELDS),
+        request_id=request.request_id or caller.request_id,
+        idempotency_key=request.idempotency_key,
+    )
+
+
+def _table_health(service: Service, request: TableHealth, caller: Caller) -> Fields:
+    return service.table_health(_address(service, request, caller), explain=request.explain)
+
+
+def _expire_snapshots(service: Service, request: ExpireSnapshots, caller: Caller) -> Fields:
+    return service.expire_snapshots(
+        _address(service, request, caller),
+        retention_hours=request.retention_hours,
+        min_snapshots_to_keep=request.min_snapshots_to_keep,
+        dry_run=request.dry_run,
+    )
+
+
+_ACTIONS: Mapping[type[AnyRequest], Callable[[Service, Any, Caller], Fields]] = {
+    HealthCheck: _health_check,
+    CreateTable: _create_table,
+    AlterTable: _alter_table,
+    DescribeTable: _describe_table,
+    ListTables: _list_tables,
+    DropTable: _drop_table,
+    Write: _write,
+    Query: _query,
+    Compact: _compact,
+    TableHealth: _table_health,
+    ExpireSnapshots: _expire_snapshots,
+}
+_ADDRESSING = (*TableRequest.model_fields, "operation")
+QUERY_FIELDS = tuple(name for name in Query.model_fields if name not in _ADDRESSING)
+COMPACT_FIELDS = tuple(name for name in Compact.model_fields if name not in (*_ADDRESSING, "idempotency_key"))

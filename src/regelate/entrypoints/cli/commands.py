@@ -1,0 +1,296 @@
+"""One function per command: flags -> request -> answer -> a few lines for a person, or the answer itself."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from regelate.entrypoints.actions import Service
+from regelate.entrypoints.cli import screen
+from regelate.entrypoints.cli.door import Answer, Door
+from regelate.entrypoints.cli.faults import FAILED, Failed, exit_code, usage
+from regelate.entrypoints.cli.rows import opened
+from regelate.report import frames
+from regelate.report.frames import count_text, plural, seconds_text, size_text
+
+WHY_NOTHING = {
+    "NO_SNAPSHOT": "the table is empty",
+    "NO_CANDIDATE": "no files could be merged, split or freed of deletes",
+    "NO_GROUPS": "rewriting the selected files would not leave fewer or better ones",
+    "BELOW_THRESHOLD": "too few files for the thresholds; --force merges them",
+}
+
+
+def name_of(args: argparse.Namespace) -> str:
+    return frames.printable(".".join(args.table))
+
+
+def create(args: argparse.Namespace) -> int:
+    fields = {
+        "schema": args.schema,
+        "partition_spec": args.partition,
+        "sort_order": args.sort,
+        "properties": _mapping("--property", args.property),
+        "if_not_exists": args.if_not_exists or None,
+    }
+    answer = Door(args).ask("CREATE_TABLE", args.table, fields)
+    if args.json:
+        screen.put_json(answer)
+    elif answer["created"]:
+        screen.say(f"Created {name_of(args)} in {answer['location']}")
+    else:
+        screen.say(f"{name_of(args)} is there already, with the same columns and partitions.")
+    return exit_code(answer)
+
+
+def describe(args: argparse.Namespace) -> int:
+    answer = Door(args).ask("DESCRIBE_TABLE", args.table, {})
+    if args.json:
+        screen.put_json(answer)
+    else:
+        screen.show(frames.columns(answer))
+        screen.say("")
+        screen.show(frames.table_facts(answer))
+    return exit_code(answer)
+
+
+def list_tables(args: argparse.Namespace) -> int:
+    answer = Door(args).ask("LIST_TABLES", (args.namespace, None), {})
+    if args.json:
+        screen.put_json(answer)
+    else:
+        for table in answer["tables"]:
+            screen.say(f"{args.namespace}.{table}")
+    return exit_code(answer)
+
+
+def drop(args: argparse.Namespace) -> int:
+    if not args.yes:
+        raise usage("--yes", f"missing; nothing was dropped, not even {name_of(args)}", "add --yes to drop the table")
+    answer = Door(args).ask("DROP_TABLE", args.table, {"purge": args.purge or None})
+    if args.json:
+        screen.put_json(answer)
+    else:
+        screen.say(f"Dropped {name_of(args)}" + (" and deleted its files." if args.purge else "; its files stay."))
+    return exit_code(answer)
+
+
+def query(args: argparse.Namespace) -> int:
+    fields = {
+        "sql": args.sql,
+        "columns": args.columns,
+        "filter": args.filter,
+        "aggregates": args.aggregate,
+        "group_by": args.group_by,
+        "order_by": args.order_by,
+        "limit": args.limit,
+        "offset": args.offset,
+        "snapshot_id": args.snapshot_id,
+        "as_of": args.as_of,
+    }
+    answer = Door(args).ask("QUERY", args.table, fields)
+    if args.json:
+        screen.put_json(answer)
+        return exit_code(answer)
+    screen.show(frames.result(answer))
+    more = " (there are more; see --limit and --offset)" if answer["truncated"] else ""
+    took = seconds_text(answer["query_time_ms"] / 1000)
+    screen.say(f"{plural(answer['row_count'], 'row')}{more} in {took}", style="dim")
+    return exit_code(answer)
+
+
+def health(args: argparse.Namespace) -> int:
+    door = Door(args)
+    if args.json:
+        answer = door.ask("TABLE_HEALTH", args.table, {"explain": args.explain or None})
+        screen.put_json(answer)
+        return exit_code(answer)
+    answer = door.ask("TABLE_HEALTH", args.table, {})
+    screen.show(frames.health(answer))
+    for frame in (frames.histogram(answer), frames.worst_partitions(answer)):
+        if frame.rows:
+            screen.say("")
+            screen.show(frame)
+    screen.say(f"\n{answer['recommendation']}")
+    if args.explain:
+        _explain(door, args.table)
+    return exit_code(answer)
+
+
+def _explain(door: Door, table: tuple[str, str]) -> None:
+    """Print one line per data file as it is found: a table may have a million."""
+    screen.say(f"\n{'size':>10}  {'rows':>12}  {'reason':<22}  file")
+    for found in door.application.explain_files(door.address(*table)):
+        size, rows = size_text(cast(int, found["size_bytes"])), count_text(cast(int, found["rows"]))
+        print(f"{size:>10}  {rows:>12}  {found['reason']:<22}  {screen.printable_line(str(found['path']))}")
+
+
+def plan(args: argparse.Namespace) -> int:
+    return _planned(args, Door(args).ask("COMPACT", args.table, {**_policy(args), "dry_run": True}))
+
+
+def _planned(args: argparse.Namespace, answer: Answer) -> int:
+    found = answer["plan"]
+    if args.json:
+        screen.put_json(answer)
+        return exit_code(answer)
+    if not found["groups"]:
+        screen.say(f"Nothing to do for {name_of(args)} ({found['reason']}): {WHY_NOTHING.get(found['reason'], '')}.")
+    else:
+        what = f"{plural(found['files'], 'file')} ({size_text(found['bytes'])}, {plural(found['rows'], 'row')})"
+        screen.say(f"{what} would become {plural(found['expected_output_files'], 'file')}.\n")
+        screen.show(frames.plan_groups(found))
+        if found["groups"] > len(found["file_groups"]):
+            screen.say(f"... and {plural(found['groups'] - len(found['file_groups']), 'more group')}")
+    if found["groups_deferred"]:
+        screen.say(f"\n{plural(found['groups_deferred'], 'group')} left for another run by --max-files.")
+    if found["skipped"]:
+        screen.say("")
+        screen.show(frames.plan_skips(found))
+    if found["groups"]:
+        screen.say(f"\nplan id {found['plan_id']}\nNothing was changed; regelate compact {name_of(args)} does it.")
+    _warn(answer)
+    return exit_code(answer)
+
+
+def compact(args: argparse.Namespace) -> int:
+    fields = {
+        **_policy(args),
+        "dry_run": args.dry_run or None,
+        "plan_id": args.plan_id,
+        "expire_snapshots": False if args.no_expire else None,
+        "snapshot_retention_hours": args.retention_hours,
+        "idempotency_key": args.idempotency_key,
+    }
+    door = Door(args)
+    with screen.progress("planning") as shown:
+
+        def progress(done: int, total: int) -> None:
+            shown(done, total, f"rewriting: {done:,} of {total:,} parts")
+
+        answer = door.ask("COMPACT", args.table, fields, progress=progress)
+    if args.dry_run:
+        return _planned(args, answer)
+    if args.json:
+        screen.put_json(answer)
+    else:
+        _compacted(args, answer)
+    return exit_code(answer)
+
+
+def _compacted(args: argparse.Namespace, answer: Answer) -> None:
+    table, stats, reason = name_of(args), answer["stats"], answer["reason"]
+    if answer["status"] == "ALREADY_DONE":
+        screen.say(f"{table} was compacted by this --idempotency-key before; nothing was done now.")
+    elif stats is None:
+        screen.say(f"Nothing to do for {table} ({reason}): {WHY_NOTHING.get(reason, 'nothing was changed')}.")
+    else:
+        took = seconds_text(stats["compaction_time_ms"] / 1000)
+        partly = f", in part ({reason})" if answer["status"] == "PARTIAL" else ""
+        screen.say(f"Compacted {table}{partly}: {_rewritten(stats)} in {took}.\n")
+        screen.show(frames.compaction(stats))
+        if stats["groups_deferred"]:
+            screen.say(f"\n{plural(stats['groups_deferred'], 'group')} left for another run by --max-files.")
+        if stats["snapshots_expired"]:
+            freed = size_text(stats["bytes_freed"])
+            screen.say(f"\n{plural(stats['snapshots_expired'], 'snapshot')} expired, {freed} freed.")
+    _warn(answer)
+
+
+def _rewritten(stats: Mapping[str, Any]) -> str:
+    return f"{plural(stats['files_compacted'], 'file')} became {plural(stats['files_added'], 'file')}"
+
+
+def _policy(args: argparse.Namespace) -> dict[str, object]:
+    return {
+        "force": args.force or None,
+        "target_file_size_mb": args.target_file_size_mb,
+        "max_files": args.max_files,
+        "partition_filter": args.partition,
+        "where": args.where,
+        "strategy": args.strategy,
+        "selection": args.selection,
+        "sort_order": args.sort,
+        "options": _mapping("--option", args.option),
+        "max_cost": args.max_cost,
+    }
+
+
+def expire(args: argparse.Namespace) -> int:
+    fields = {
+        "retention_hours": args.retention_hours,
+        "min_snapshots_to_keep": args.min_snapshots_to_keep,
+        "dry_run": args.dry_run or None,
+    }
+    answer = Door(args).ask("EXPIRE_SNAPSHOTS", args.table, fields)
+    if args.json:
+        screen.put_json(answer)
+    elif answer["dry_run"]:
+        screen.say(f"{plural(answer['snapshots_expired'], 'snapshot')} of {name_of(args)} would expire.")
+    else:
+        freed = f"{plural(answer['files_deleted'], 'file')} deleted, {size_text(answer['bytes_freed'])} freed"
+        screen.say(f"{plural(answer['snapshots_expired'], 'snapshot')} of {name_of(args)} expired; {freed}.")
+    if not args.json:
+        _warn(answer)
+    return exit_code(answer)
+
+
+def serve(args: argparse.Namespace) -> int:
+    from regelate.entrypoints.serve import serve as serve_http
+
+    application = Door(args).application
+    name, _ = application.settings.catalog(args.catalog)
+
+    def ready(url: str) -> None:
+        docs = f"; the manual is {url}/docs" if application.settings.environment == "development" else ""
+        told = f"serving catalog {name} ({application.settings.environment}) on {url}{docs}; stop with Ctrl-C"
+        print(told, flush=True)
+
+    try:
+        serve_http(args.host, args.port, cast(Service, application), on_ready=ready)
+    except OSError as fault:
+        what = f"cannot listen on {args.host} port {args.port}: {fault.strerror or fault}"
+        raise Failed(what, "choose another --port or --host; --port 0 takes a free one", FAILED) from None
+    return 0
+
+
+def invoke(args: argparse.Namespace) -> int:
+    from regelate.entrypoints.body import parse_body
+    from regelate.entrypoints.dispatch import dispatch
+
+    with opened(args.file) as source:
+        data = source.read()
+    event = parse_body(data, max_bytes=max(len(data), 1))
+    answer = dispatch(event, None, Door(args).provider)
+    screen.put_json(answer, indent=None if args.json else 2)
+    return exit_code(_inner(answer))
+
+
+def _inner(answer: Answer) -> Answer:
+    """Return what an HTTP envelope holds; a page that is not JSON stands for itself."""
+    if "statusCode" not in answer:
+        return answer
+    kind = str(answer.get("headers", {}).get("Content-Type", ""))
+    inner = json.loads(answer["body"]) if kind.startswith("application/json") else {}
+    return inner if isinstance(inner, dict) else {}
+
+
+def demo(args: argparse.Namespace) -> int:
+    from regelate.entrypoints.demo import run_demo
+
+    return run_demo(args.home, keep=args.keep, rows=args.rows, as_json=args.json)
+
+
+def _mapping(flag: str, pairs: Sequence[tuple[str, str]] | None) -> dict[str, str] | None:
+    if pairs is None:
+        return None
+    if len(dict(pairs)) != len(pairs):
+        raise usage(flag, "the same name stands twice", "name each only once")
+    return dict(pairs)
+
+
+def _warn(answer: Answer) -> None:
+    for warning in answer["warnings"]:
+        screen.warn(warning)

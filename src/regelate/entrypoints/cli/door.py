@@ -1,0 +1,115 @@
+"""From a command to the door that every request goes through: the same models, the same refusals, the same answers."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+from regelate.entrypoints.actions import Caller, Payload, Provider, Service, answer, new_request_id
+from regelate.entrypoints.cli.faults import refused
+from regelate.entrypoints.log import logger
+from regelate.entrypoints.requests import AnyRequest, parse_request
+from regelate.tenancy import Address
+
+if TYPE_CHECKING:
+    from regelate.wiring import Application
+
+Progress = Callable[[int, int], None]
+Answer = dict[str, Any]
+
+
+class _Local:
+    """The service, with what no JSON holds: rows that are not JSON, and somebody to tell how far a rewrite is."""
+
+    def __init__(self, service: Service, rows: object | None, progress: Progress | None) -> None:
+        self._service: Any = service
+        self._rows = rows
+        self._progress = progress
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._service, name)
+
+    def write(self, address: Address, records: Sequence[Mapping[str, Any]], **rest: Any) -> Mapping[str, object]:
+        done: Mapping[str, object] = self._service.write(address, records if self._rows is None else self._rows, **rest)
+        return done
+
+    def compact(self, address: Address, options: Mapping[str, Any], **rest: Any) -> Mapping[str, object]:
+        known = {} if self._progress is None else {"progress": self._progress}
+        done: Mapping[str, object] = self._service.compact(address, options, **rest, **known)
+        return done
+
+
+class Door:
+    """Asks the service of this machine. Who starts the command line is trusted like a direct invoke's principal."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._tenant: str | None = args.tenant
+        self._catalog: str | None = args.catalog
+
+    @cached_property
+    def application(self) -> Application:
+        """Return the application of config.json and the environment. Errors: SettingsError INVALID_CONFIG."""
+        from regelate.wiring import build_application
+
+        return build_application()
+
+    @property
+    def provider(self) -> Provider:
+        return lambda: cast(Service, self.application)
+
+    def ask(
+        self,
+        operation: str,
+        target: tuple[str, str | None],
+        fields: Mapping[str, object],
+        *,
+        rows: object | None = None,
+        progress: Progress | None = None,
+    ) -> Answer:
+        """Return the answer of an operation on `target`, (namespace, table). Fields that are None are not sent.
+
+        `rows` stand in for the records of a WRITE, `progress` hears of a COMPACT. Raises Failed.
+        """
+        namespace, table = target
+        payload: dict[str, object] = {"operation": operation, "namespace": namespace}
+        payload |= {} if table is None else {"table": table}
+        payload |= {} if self._catalog is None else {"catalog": self._catalog}
+        payload |= {name: value for name, value in fields.items() if value is not None}
+
+        def parse(given: Payload, service: Service, caller: Caller) -> AnyRequest:
+            return parse_request({**given, "tenant_id": self.address(namespace, table).tenant_id})
+
+        caller = Caller(request_id=new_request_id(), trusted=True)
+        provider = lambda: cast(Service, _Local(self.provider(), rows, progress))  # noqa: E731
+        answered = answer(provider, lambda _: payload, parse, caller)
+        if not answered.made["success"]:
+            raise refused(answered.made, answered.status, (*payload, "tenant_id"))
+        return answered.made
+
+    def address(self, namespace: str, table: str | None) -> Address:
+        """Return the address of a table or a namespace. Errors: RegelateError."""
+        tenancy = self.application.tenancy
+        return tenancy.resolve(None, self._tenant, self._catalog, namespace, table, trusted=True)
+
+
+@contextmanager
+def voice(*, verbose: bool) -> Iterator[None]:
+    """Keep log lines and warnings of libraries away from the terminal, unless they are asked for."""
+    if verbose:
+        yield
+        return
+    level, root, silent = logger.log_level, logging.getLogger(), logging.NullHandler()
+    logger.setLevel("CRITICAL")
+    root.addHandler(silent)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+        root.removeHandler(silent)

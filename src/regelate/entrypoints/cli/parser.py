@@ -1,0 +1,201 @@
+"""The commands and their flags. Standard library only: `regelate --help` imports nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from regelate import __version__
+from regelate.entrypoints.cli import texts
+
+USAGE = 2
+EXIT_CODES = """\
+exit codes:
+  0    done, also when there was nothing to do
+  1    refused or failed; the same command will fail again
+  2    the command line is wrong; the message names the flag
+  3    try the same command again later
+  4    partial: some of the work is in the table, the rest is named
+  130  interrupted
+
+REGELATE_HOME (default ./lake) is the folder of the embedded lake; REGELATE_CONFIG names another config.json.
+"""
+NS_TABLE = "NS.TABLE"
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what was wrong and what to do, in two lines."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        print(f"error: {message.removeprefix('argument ')}\nhelp: {self.prog} --help", file=sys.stderr)
+        sys.exit(USAGE)
+
+
+def reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a type for argparse whose refusal says the rule; argparse itself would only say `invalid value`."""
+
+    def convert(text: str) -> Any:
+        try:
+            return read(text)
+        except ValueError as fault:
+            raise argparse.ArgumentTypeError(str(fault)) from None
+
+    return convert
+
+
+def make_parser() -> Parser:
+    """Return the parser of the whole command line; `run` names the command."""
+    parser = Parser(
+        prog="regelate",
+        description="Compaction for Apache Iceberg tables: many small files become few, and no row changes.",
+        epilog=EXIT_CODES,
+    )
+    parser.add_argument("--version", action="version", version=f"regelate {__version__}")
+    _add_global(parser, top=True)
+    commands = parser.add_subparsers(dest="run", metavar="COMMAND", parser_class=Parser)
+    for add in (_tables, _rows, _health, _compaction, _expiry, _doors, _demo):
+        add(commands)
+    return parser
+
+
+def _add_global(parser: argparse.ArgumentParser, *, top: bool = False) -> None:
+    """Add the flags that may stand before and after the command; only the first ones have defaults."""
+    group = parser.add_argument_group("for every command")
+    none: Any = None if top else argparse.SUPPRESS
+    no: Any = False if top else argparse.SUPPRESS
+    group.add_argument("--tenant", default=none, metavar="NAME", help="tenant; default: the only one there is")
+    group.add_argument("--catalog", default=none, metavar="NAME", help="a catalog of config.json")
+    group.add_argument("--json", action="store_true", default=no, help="print the API's answer as JSON, nothing else")
+    group.add_argument("--verbose", action="store_true", default=no, help="log lines on standard error")
+
+
+def _command(commands: Any, name: str, summary: str, *, table: bool = True, more: str = "") -> Parser:
+    made: Parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.\n{more}")
+    if table:
+        made.add_argument("table", metavar=NS_TABLE, type=reader(texts.table), help="for example sales.orders")
+    _add_global(made)
+    return made
+
+
+def _tables(commands: Any) -> None:
+    create = _command(commands, "create", "create a table")
+    create.add_argument(
+        "--schema",
+        required=True,
+        type=reader(texts.schema),
+        metavar="COLUMNS",
+        help="name:type,... with ! after the type of a required column, or a JSON file as CREATE_TABLE takes it",
+    )
+    _append(create, "--partition", "FIELD", texts.partition_field, "month(day), bucket[16](id) or a column")
+    _append(create, "--sort", "ORDER", texts.sort_field, "'column [desc] [nulls last]'")
+    _append(create, "--property", "K=V", texts.pair, "a table property, key=value")
+    create.add_argument("--if-not-exists", action="store_true", help="accept the same table that is already there")
+    _command(commands, "describe", "show a table's columns, partitions and properties")
+    listed = _command(commands, "list", "list the tables of a namespace", table=False)
+    listed.add_argument("namespace", metavar="NS", help="for example sales")
+    drop = _command(commands, "drop", "drop a table")
+    drop.add_argument("--purge", action="store_true", help="delete its files too")
+    drop.add_argument("--yes", action="store_true", help="really drop it; without this nothing happens")
+
+
+def _rows(commands: Any) -> None:
+    write = _command(
+        commands,
+        "write",
+        "write the rows of a file",
+        more="JSON lines go in batches, each committed for itself; any other file, and every file with --mode\n"
+        "overwrite_partitions, is one commit: all of its rows or none.",
+    )
+    write.add_argument("file", metavar="FILE", help=".jsonl, .json, .csv or .parquet; - reads JSON lines from stdin")
+    modes = ("append", "upsert", "overwrite_partitions")
+    write.add_argument("--mode", choices=modes, default="append", help="default: append")
+    write.add_argument("--key", type=reader(texts.names), metavar="A,B", help="columns that identify a row for upsert")
+    write.add_argument("--format", choices=("jsonl", "json", "csv", "parquet"), help="when the name does not say it")
+    write.add_argument("--null", action="append", metavar="TEXT", help="text of a null in CSV; default: an empty field")
+    write.add_argument("--idempotency-key", metavar="KEY", help="repeating the command with it writes no row twice")
+    query = _command(commands, "query", "ask a table")
+    query.add_argument("--sql", metavar="SELECT", help="one SELECT; the table is named t, and by its own name")
+    query.add_argument("--columns", type=reader(texts.names), metavar="A,B")
+    query.add_argument(
+        "--filter", type=reader(texts.json_value), metavar="JSON", help='{"column": "age", "op": ">=", "value": 18}'
+    )
+    _append(query, "--aggregate", "CALL", texts.aggregate, "avg(price) as mean, count(*)")
+    query.add_argument("--group-by", type=reader(texts.names), metavar="A,B")
+    _append(query, "--order-by", "ORDER", texts.order_field, "'column [desc] [nulls last]'")
+    query.add_argument("--limit", type=reader(texts.whole()), metavar="N", help="default: 1000")
+    query.add_argument("--offset", type=reader(texts.whole()), metavar="N")
+    query.add_argument("--snapshot-id", type=reader(texts.whole()), metavar="ID", help="read this snapshot")
+    query.add_argument("--as-of", metavar="TIME", help="read the table as it was: ISO timestamp, or milliseconds")
+
+
+def _health(commands: Any) -> None:
+    health = _command(commands, "health", "say how ill a table is, and why")
+    health.add_argument("--explain", action="store_true", help="one reason for every data file")
+
+
+def _compaction(commands: Any) -> None:
+    compact = _command(
+        commands,
+        "compact",
+        "merge a table's small files",
+        more="What is left out comes from the table, then config.json.",
+    )
+    compact.add_argument("--dry-run", action="store_true", help="plan only")
+    compact.add_argument("--plan-id", metavar="ID", help="run exactly this plan, or refuse")
+    compact.add_argument("--no-expire", action="store_true", help="expire no snapshots afterwards")
+    compact.add_argument("--retention-hours", type=reader(texts.hours), metavar="H", help="age of snapshots to expire")
+    compact.add_argument("--idempotency-key", metavar="KEY", help="repeating the command with it compacts once")
+    plan = _command(commands, "plan", "show what compact would do, and change nothing")
+    for parser in (compact, plan):
+        _add_policy(parser)
+
+
+def _add_policy(parser: Parser) -> None:
+    parser.add_argument("--force", action="store_true", help="merge any 2 small files, whatever the thresholds")
+    parser.add_argument("--target-file-size-mb", type=reader(texts.whole(1)), metavar="MB")
+    parser.add_argument("--max-files", type=reader(texts.whole(1)), metavar="N", help="rewrite at most so many files")
+    _append(parser, "--partition", "K=V", texts.partition_values, "month=2025-01[,region=eu]")
+    parser.add_argument("--where", metavar="FILTER", help='only files that may hold such rows, for example "id > 5"')
+    parser.add_argument("--strategy", choices=("binpack", "sort"))
+    parser.add_argument("--selection", choices=("small-files", "time-series", "partition"))
+    _append(parser, "--sort", "ORDER", texts.sort_field, "'column [desc] [nulls last]' for --strategy sort")
+    _append(parser, "--option", "K=V", texts.pair, "an option of Iceberg's, such as min-input-files=2")
+    parser.add_argument("--max-cost", type=reader(float), metavar="DOLLARS", help="refuse a dearer run on Lambda")
+
+
+def _expiry(commands: Any) -> None:
+    expire = _command(commands, "expire", "expire old snapshots and delete the files that only they need")
+    expire.add_argument("--retention-hours", type=reader(texts.hours), metavar="H", help="keep younger snapshots")
+    expire.add_argument("--min-snapshots-to-keep", type=reader(texts.whole()), metavar="N")
+    expire.add_argument("--dry-run", action="store_true", help="only say what would go")
+
+
+def _doors(commands: Any) -> None:
+    serve = _command(commands, "serve", "offer the API on this machine", table=False)
+    serve.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1")
+    serve.add_argument("--port", type=reader(_port), default=8080, help="default: 8080; 0 takes a free one")
+    invoke = _command(commands, "invoke", "send one event through the door that Lambda uses", table=False)
+    invoke.add_argument("file", metavar="EVENT.json", help="an API Gateway event or a plain request; - reads stdin")
+
+
+def _port(text: str) -> int:
+    port = texts.whole()(text)
+    if port > 65_535:
+        raise ValueError(f"{text!r} is not a port from 0 to 65535")
+    return port
+
+
+def _demo(commands: Any) -> None:
+    demo = _command(commands, "demo", "heal a table of 336,776 real flights before your eyes", table=False)
+    demo.add_argument("--home", default="demo-lake", metavar="DIR", help="a folder for it; default: ./demo-lake")
+    demo.add_argument("--keep", action="store_true", help="leave the table there afterwards, to look around in it")
+    demo.add_argument("--rows", type=reader(texts.whole(1)), metavar="N", help="only the first N flights: a quick look")
+
+
+def _append(parser: Parser, flag: str, metavar: str, read: Callable[[str], Any], text: str) -> None:
+    parser.add_argument(flag, action="append", type=reader(read), metavar=metavar, help=f"{text}; repeat for more")

@@ -1,0 +1,91 @@
+"""Which envelope an event came in, and what it says itself: who asks, under which request id, with which body."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from regelate.entrypoints.actions import Caller, new_request_id
+from regelate.entrypoints.body import too_large
+from regelate.errors import InvalidRequest
+
+Event = Mapping[str, Any]
+_TENANT_CLAIMS = ("custom:tenant_id", "tenant_id")
+
+
+class Envelope(Enum):
+    """`V1`: API Gateway REST, and the three keys {httpMethod, path, body}; `V2`: HTTP API and function URL."""
+
+    V1 = "v1"
+    V2 = "v2"
+    DIRECT = "direct"
+
+
+def recognise(event: object) -> tuple[Envelope, Event]:
+    """Return the envelope of an event, and the event as the object it is.
+
+    Errors: InvalidRequest UNKNOWN_EVENT for one that is none of ours. A queue or a rule takes any returned answer for
+    success, so what they send is refused by an error that fails the invocation.
+    """
+    if not isinstance(event, Mapping):
+        raise _unknown("the event must be a JSON object")
+    if "Records" in event or "detail-type" in event:
+        raise _unknown("events of queues and rules are not served")
+    http = _at(event, "requestContext", "http")
+    if isinstance(http, Mapping):
+        if not isinstance(http.get("method"), str) or not isinstance(event.get("rawPath"), str):
+            raise _unknown("requestContext.http without method, or no rawPath")
+        context = {"stage": "$default", **event["requestContext"]}  # Powertools raises where a hand-made event has none
+        return Envelope.V2, {**event, "requestContext": context}
+    if "httpMethod" in event:
+        if not isinstance(event["httpMethod"], str) or not isinstance(event.get("path"), str):
+            raise _unknown("httpMethod and path must be strings")
+        return Envelope.V1, event
+    return Envelope.DIRECT, event
+
+
+def caller_of(event: Event, context: object, envelope: Envelope) -> Caller:
+    """Return who asks. Only a direct invoke is trusted with the tenant in its payload: IAM let its principal in."""
+    invoked = getattr(context, "aws_request_id", None)
+    if envelope is Envelope.DIRECT:
+        return Caller(request_id=invoked or new_request_id(), trusted=True)
+    gateway = _at(event, "requestContext", "requestId")
+    request_id = gateway if isinstance(gateway, str) and gateway else invoked or new_request_id()
+    steps = ("jwt", "claims") if envelope is Envelope.V2 else ("claims",)
+    claims = _at(event, "requestContext", "authorizer", *steps)
+    found = [claims.get(name) for name in _TENANT_CLAIMS] if isinstance(claims, Mapping) else []
+    claim = next((text for text in found if isinstance(text, str) and text), None)
+    return Caller(request_id=request_id, claim_tenant=claim)
+
+
+def raw_body(event: Event, max_bytes: int) -> str | bytes | None:
+    """Return the body of an HTTP event as it was sent. Errors: InvalidRequest."""
+    body = event.get("body")
+    if body is not None and not isinstance(body, str):
+        message = "the event's `body` must be a string that holds JSON, not the JSON itself"
+        raise InvalidRequest("INVALID_REQUEST", message, field="body")
+    if body is None or event.get("isBase64Encoded") is not True:
+        return body
+    if len(body) > max_bytes * 4 // 3 + 4:
+        raise too_large(max_bytes)
+    try:
+        return base64.b64decode(body, validate=True)
+    except (binascii.Error, ValueError):
+        message = "the event says isBase64Encoded, but its body is not base64"
+        raise InvalidRequest("INVALID_REQUEST", message, field="body") from None
+
+
+def _at(event: Event, *steps: str) -> Any:
+    here: Any = event
+    for step in steps:
+        if not isinstance(here, Mapping):
+            return None
+        here = here.get(step)
+    return here
+
+
+def _unknown(why: str) -> InvalidRequest:
+    return InvalidRequest("UNKNOWN_EVENT", f"{why}; send an HTTP event or an object with `operation`")

@@ -1,0 +1,108 @@
+"""One JSON log line per answered request, and the wall that keeps secrets out of it and out of answers (row 67).
+
+Line breaks in what a caller sent are escaped by JSON; secrets are blotted out here, and long texts are cut.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from regelate.entrypoints.fields import IDENTIFIER
+
+MAX_TEXT_CHARACTERS = 2_000
+MAX_STACK_CHARACTERS = 8_000
+_MOST_ITEMS = 100
+_LOGGED = ("operation", "tenant_id", "catalog", "namespace", "table")
+_LOGGED_CHARACTERS = 200
+_BLOT = "[redacted]"
+_SECRET_NAME = (
+    r"(?:password|passwd|pwd|secret|token|credentials?|signature|authorization"
+    r"|(?:access|api|account|private|secret)[-_.]?key(?:[-_.]?id)?)"
+)
+_NAMES_A_SECRET = re.compile(rf"(?i){_SECRET_NAME}$")
+_SECRETS = (
+    (re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}\b"), _BLOT),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), rf"\1 {_BLOT}"),
+    (re.compile(r"(?i)([a-z][a-z0-9+.-]{1,20}://)[^/\s@'\"]{1,500}@"), rf"\1{_BLOT}@"),
+    (
+        re.compile(rf"(?i)({_SECRET_NAME}[\"']?\s{{0,3}}[=:]\s{{0,3}}[\"']?)[^\s\"',;&)}}\]]{{1,2000}}"),
+        rf"\1{_BLOT}",
+    ),
+)
+
+logger = Logger(service="regelate", stream=sys.stderr, json_serializer=partial(json.dumps, default=str))
+"""Standard error, so that a command's own output on standard output stays clean; Lambda collects both. ASCII, so that
+no character of a caller's can end a line anywhere.
+"""
+
+
+def redacted(text: str, limit: int = MAX_TEXT_CHARACTERS) -> str:
+    """Return `text` with what looks like a secret blotted out, cut to `limit` characters, encodable as UTF-8."""
+    shown = text[: 4 * limit]
+    for pattern, instead in _SECRETS:
+        shown = pattern.sub(instead, shown)
+    shown = shown.encode("utf-8", "backslashreplace").decode()
+    return shown if len(shown) <= limit and len(text) <= 4 * limit else shown[:limit] + "..."
+
+
+def safe(value: object, depth: int = 6) -> object:
+    """Return JSON details with every text redacted and cut; long collections are cut, what is not JSON becomes text."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return redacted(value)
+    if depth == 0:
+        return "..."
+    if isinstance(value, Mapping):
+        items = [(redacted(str(key), 200), item) for key, item in list(value.items())[:_MOST_ITEMS]]
+        return {key: _BLOT if _NAMES_A_SECRET.search(key) else safe(item, depth - 1) for key, item in items}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [safe(item, depth - 1) for item in list(value)[:_MOST_ITEMS]]
+    return redacted(str(value))
+
+
+def stack_of(fault: BaseException) -> str:
+    """Return the stack of a fault for the log, redacted; never for an answer."""
+    text = "".join(traceback.format_exception(fault))
+    return redacted(text[-4 * MAX_STACK_CHARACTERS :], 4 * MAX_STACK_CHARACTERS)[-MAX_STACK_CHARACTERS:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a log line says about a request; from the raw payload, so that a refused one is told apart too."""
+
+    request_id: str
+    about: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, payload: Mapping[str, object], request_id: str) -> Subject:
+        """Name the request by its own `request_id` where that is a sound one, else by the envelope's."""
+        about = {name: value for name in _LOGGED if isinstance(value := payload.get(name), str)}
+        asked = payload.get("request_id")
+        own = isinstance(asked, str) and IDENTIFIER.fullmatch(asked) is not None
+        return cls(request_id=str(asked) if own else request_id, about=about)
+
+
+def log_answer(
+    subject: Subject, status: int, made: Mapping[str, Any], seconds: float, stack: str | None = None
+) -> None:
+    """Log the one line of an answered request; a fault of ours (500 and above) as an error, with its stack if given."""
+    fields: dict[str, Any] = {name: redacted(text, _LOGGED_CHARACTERS) for name, text in subject.about.items()}
+    fields |= {"request_id": subject.request_id, "status": status, "milliseconds": round(seconds * 1000, 1)}
+    if "error" in made:
+        fields |= {"code": made["error"]["code"], "error": made["error"]["message"]}
+    if stack is not None:
+        fields["stack"] = stack
+    if status >= 500:
+        logger.error("failed", **fields)
+    else:
+        logger.info("refused" if status >= 400 else "answered", **fields)

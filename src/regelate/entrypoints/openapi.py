@@ -1,0 +1,125 @@
+"""openapi.json, generated from the models, and the Swagger page around it.
+
+`python -m regelate.entrypoints.openapi > openapi.json` regenerates the committed copy; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from regelate import __version__
+from regelate.entrypoints.requests import OPERATIONS
+from regelate.entrypoints.responses import ANSWERS, CompactAnswer, ErrorAnswer, HealthCheckAnswer
+from regelate.entrypoints.short_form import ShortCompact
+
+Schema = dict[str, Any]
+_REF = "#/components/schemas/"
+_REFUSALS = {
+    400: "The request is wrong; nothing was written.",
+    403: "The caller may not do this; the same text whether the thing exists or not.",
+    404: "No such table, namespace, catalog or snapshot.",
+    409: "The table changed meanwhile, or exists already; nothing of this request landed.",
+    413: "The request or its result is too large; the limit is in `details`.",
+    422: "The values do not fit the table, or the cost limit; nothing was written.",
+    424: "A file of the table is missing or corrupt; it was not touched.",
+    500: "A fault of this program: report it, and look at the table before writing again.",
+    501: "The table has a feature that is refused rather than guessed.",
+    503: "Storage or catalog unavailable (`retryable`), or COMMIT_STATE_UNKNOWN: look before retrying.",
+    504: "The query took too long.",
+    507: "Memory or disk of this process do not suffice.",
+}
+
+
+@cache
+def openapi_document() -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of everything that is built."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "regelate",
+            "version": __version__,
+            "summary": "Compaction of Apache Iceberg tables, serverless and without losing a row.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": _paths(),
+        "components": {"schemas": _schemas()},
+    }
+
+
+def openapi_text() -> str:
+    """Return the document as the committed file has it."""
+    return json.dumps(openapi_document(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def swagger_page() -> str:
+    """Return one self-contained HTML page (about 1.7 MB) that shows the document; it loads nothing from elsewhere."""
+    from aws_lambda_powertools.event_handler.openapi.swagger_ui import generate_swagger_html
+
+    assets = files("aws_lambda_powertools.event_handler.openapi.swagger_ui")
+    return generate_swagger_html(
+        spec=openapi_text().replace("</", "<\\/"),  # no text of ours can end the script element that holds it
+        swagger_js=(assets / "swagger-ui-bundle.min.js").read_text(encoding="utf-8"),
+        swagger_css=(assets / "swagger-ui.min.css").read_text(encoding="utf-8"),
+        swagger_base_url="",
+        oauth2_config=None,
+    )
+
+
+def _schemas() -> dict[str, Any]:
+    models: list[type[BaseModel]] = [*OPERATIONS.values(), *ANSWERS.values(), ShortCompact, ErrorAnswer]
+    _, made = models_json_schema([(model, "validation") for model in models], ref_template=_REF + "{model}")
+    schemas: dict[str, Any] = made["$defs"]
+    return schemas
+
+
+def _paths() -> dict[str, Any]:
+    requests = {operation: _REF + model.__name__ for operation, model in OPERATIONS.items()}
+    any_request = {
+        "oneOf": [{"$ref": ref} for ref in requests.values()],
+        "discriminator": {"propertyName": "operation", "mapping": requests},
+    }
+    any_answer = {"anyOf": [_ref(model) for model in ANSWERS.values()]}
+    return {
+        "/database": {"post": _operation("database", "One operation, named by `operation`.", any_answer, any_request)},
+        "/api/v1/compact": {"post": _operation("compact", _SHORT, _ref(CompactAnswer), _ref(ShortCompact))},
+        "/health": {"get": _operation("health", "The same as HEALTH_CHECK.", _ref(HealthCheckAnswer))},
+        "/openapi.json": {"get": _operation("openapi", "This document.", {"type": "object"})},
+    }
+
+
+_SHORT = (
+    "The short form of COMPACT. `table` is `namespace.table`, or a name in the namespace `default`. The strategies "
+    "small-files, time-series and partition become `selection`, binpack and sort stay `strategy`; target_file_size and "
+    "min_file_size become Iceberg's options; max_cost is COMPACT's."
+)
+
+
+def _operation(name: str, summary: str, answer: Schema, request: Schema | None = None) -> Schema:
+    refusals = {str(status): _content(text, _ref(ErrorAnswer)) for status, text in _REFUSALS.items()}
+    made: dict[str, Any] = {
+        "operationId": name,
+        "summary": summary,
+        "responses": {"200": _content("Done.", answer), **(refusals if name != "openapi" else {})},
+    }
+    if request is not None:
+        made["requestBody"] = {"required": True, "content": {"application/json": {"schema": request}}}
+    return made
+
+
+def _content(text: str, schema: Schema) -> dict[str, Any]:
+    return {"description": text, "content": {"application/json": {"schema": schema}}}
+
+
+def _ref(model: type[BaseModel]) -> dict[str, Any]:
+    return {"$ref": _REF + model.__name__}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(openapi_text())

@@ -1,0 +1,270 @@
+"""Every request that exists, as a strict model; what is not built is absent here and so in openapi.json.
+
+`parse_request` turns one JSON object into one of them. `records` pass through untouched: the row writer judges them
+against the table's own schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from regelate.entrypoints.fields import (
+    Filter,
+    IcebergOptions,
+    Identifier,
+    Long,
+    Megabytes,
+    Name,
+    PartitionFilter,
+    Records,
+)
+from regelate.entrypoints.validation import validated
+from regelate.errors import InvalidRequest
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
+
+
+class FieldDefinition(Strict):
+    """One column: an Iceberg type, or `struct` with `fields`, `list` with `element`, `map` with `key` and `value`."""
+
+    type: str
+    required: bool = False
+    doc: str | None = None
+    fields: dict[str, FieldDefinition] | None = None
+    element: FieldDefinition | None = None
+    key: FieldDefinition | None = None
+    value: FieldDefinition | None = None
+
+
+class SchemaDefinition(Strict):
+    """The columns in their order, by name."""
+
+    fields: dict[str, FieldDefinition]
+
+
+class PartitionFieldDefinition(Strict):
+    source: str
+    transform: str
+    name: str | None = None
+
+
+class SortDefinition(Strict):
+    """`nulls` unset: first when ascending, last when descending, as in Iceberg."""
+
+    column: Name
+    direction: Literal["asc", "desc"] = "asc"
+    nulls: Literal["nulls-first", "nulls-last"] | None = None
+
+
+class Aggregate(Strict):
+    function: Literal["count", "count_distinct", "sum", "avg", "min", "max"]
+    column: Name | None = None
+    name: Name | None = Field(default=None, alias="as")
+
+
+class OrderBy(Strict):
+    column: Name
+    direction: Literal["asc", "desc"] = "asc"
+    nulls: Literal["first", "last"] | None = None
+
+
+class Request(Strict):
+    """What every request may carry. `request_id` comes back in the answer and stands in the logs."""
+
+    request_id: Identifier | None = None
+
+
+class NamespaceRequest(Request):
+    """`catalog` is a name in config.json; the default one if unset."""
+
+    tenant_id: str
+    namespace: str = "default"
+    catalog: str | None = None
+
+
+class TableRequest(NamespaceRequest):
+    table: str
+
+
+class HealthCheck(Request):
+    operation: Literal["HEALTH_CHECK"]
+
+
+class CreateTable(TableRequest):
+    operation: Literal["CREATE_TABLE"]
+    table_schema: SchemaDefinition = Field(alias="schema")
+    partition_spec: list[PartitionFieldDefinition] = Field(default_factory=list)
+    sort_order: list[SortDefinition] = Field(default_factory=list)
+    properties: dict[str, str] = Field(default_factory=dict)
+    if_not_exists: bool = False
+
+
+class AlterTable(TableRequest):
+    operation: Literal["ALTER_TABLE"]
+    set_properties: dict[str, str] = Field(default_factory=dict)
+    unset_properties: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> AlterTable:
+        if not self.set_properties and not self.unset_properties:
+            message = "set_properties: name at least one property to set or unset"
+            raise InvalidRequest("MISSING_FIELD", message, field="set_properties")
+        return self
+
+
+class DescribeTable(TableRequest):
+    operation: Literal["DESCRIBE_TABLE"]
+
+
+class ListTables(NamespaceRequest):
+    operation: Literal["LIST_TABLES"]
+
+
+class DropTable(TableRequest):
+    operation: Literal["DROP_TABLE"]
+    purge: bool = False
+
+
+class Write(TableRequest):
+    """`key` names the columns by which `upsert` finds the rows to replace. No records: nothing is committed."""
+
+    operation: Literal["WRITE"]
+    records: Records
+    mode: Literal["append", "upsert", "overwrite_partitions"] = "append"
+    key: list[Name] | None = None
+    idempotency_key: Identifier | None = None
+
+    @model_validator(mode="after")
+    def _key_belongs_to_upsert(self) -> Write:
+        if self.mode == "upsert" and not self.key:
+            raise InvalidRequest("MISSING_FIELD", "key: upsert needs the columns that identify a row", field="key")
+        if self.mode != "upsert" and self.key is not None:
+            raise InvalidRequest("INVALID_FIELD", f"key: mode {self.mode} uses none; did you mean upsert?", field="key")
+        return self
+
+
+class Query(TableRequest):
+    """Either the structured fields or `sql`: one SELECT over the table, named `t` and by its own name."""
+
+    operation: Literal["QUERY"]
+    columns: list[Name] | None = None
+    filter: Filter | None = None
+    aggregates: list[Aggregate] | None = None
+    group_by: list[Name] | None = None
+    order_by: list[OrderBy] | None = None
+    limit: int | None = Field(default=None, ge=0)
+    offset: int | None = Field(default=None, ge=0)
+    sql: Name | None = None
+    snapshot_id: Long | None = None
+    as_of: str | int | None = Field(default=None, description="ISO timestamp, or milliseconds since the epoch.")
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Query:
+        structured = ("columns", "filter", "aggregates", "group_by", "order_by", "limit", "offset")
+        clashing = [name for name in structured if self.sql is not None and getattr(self, name) is not None]
+        if clashing:
+            raise InvalidRequest("INVALID_FIELD", f"sql: cannot be combined with {', '.join(clashing)}", field="sql")
+        if self.snapshot_id is not None and self.as_of is not None:
+            raise InvalidRequest("INVALID_FIELD", "as_of: cannot be combined with snapshot_id", field="as_of")
+        return self
+
+
+class Compact(TableRequest):
+    """What is unset comes from the table's properties, then config.json, then Iceberg's defaults."""
+
+    operation: Literal["COMPACT"]
+    force: bool = False
+    target_file_size_mb: Megabytes | None = None
+    max_files: int | None = Field(default=None, ge=1)
+    partition_filter: PartitionFilter | None = None
+    where: Name | None = None
+    strategy: Literal["binpack", "sort"] | None = None
+    selection: Literal["small-files", "time-series", "partition"] | None = None
+    sort_order: list[SortDefinition] | None = Field(default=None, min_length=1)
+    expire_snapshots: bool = True
+    snapshot_retention_hours: float | None = None
+    dry_run: bool = False
+    plan_id: Identifier | None = None
+    options: IcebergOptions | None = None
+    max_cost: float | None = Field(
+        default=None, gt=0, description="US dollars: a run whose estimate is above is refused and nothing is written."
+    )
+    idempotency_key: Identifier | None = None
+
+
+class TableHealth(TableRequest):
+    operation: Literal["TABLE_HEALTH"]
+    explain: bool = False
+
+
+class ExpireSnapshots(TableRequest):
+    operation: Literal["EXPIRE_SNAPSHOTS"]
+    retention_hours: float | None = None
+    min_snapshots_to_keep: int | None = None
+    dry_run: bool = False
+
+
+AnyRequest = (
+    HealthCheck
+    | CreateTable
+    | AlterTable
+    | DescribeTable
+    | ListTables
+    | DropTable
+    | Write
+    | Query
+    | Compact
+    | TableHealth
+    | ExpireSnapshots
+)
+OPERATIONS: Mapping[str, type[AnyRequest]] = {
+    "HEALTH_CHECK": HealthCheck,
+    "CREATE_TABLE": CreateTable,
+    "ALTER_TABLE": AlterTable,
+    "DESCRIBE_TABLE": DescribeTable,
+    "LIST_TABLES": ListTables,
+    "DROP_TABLE": DropTable,
+    "WRITE": Write,
+    "QUERY": Query,
+    "COMPACT": Compact,
+    "TABLE_HEALTH": TableHealth,
+    "EXPIRE_SNAPSHOTS": ExpireSnapshots,
+}
+
+
+def parse_request(payload: Mapping[str, object]) -> AnyRequest:
+    """Return the request that a JSON object is, by its `operation`. Errors: InvalidRequest (rows 4 and 5)."""
+    if "operation" not in payload:
+        known = ", ".join(OPERATIONS)
+        raise InvalidRequest("MISSING_FIELD", f"operation: this field is missing; known are {known}", field="operation")
+    operation = payload["operation"]
+    if not isinstance(operation, str):
+        raise InvalidRequest("INVALID_FIELD", "operation: must be a string", field="operation")
+    if operation not in OPERATIONS:
+        shown = operation[:60].encode("ascii", "backslashreplace").decode()
+        raise InvalidRequest(
+            "UNKNOWN_OPERATION",
+            f"operation {shown!r} does not exist; known are {', '.join(OPERATIONS)}",
+            operation=shown,
+            known_operations=list(OPERATIONS),
+        )
+    return validated(OPERATIONS[operation], payload)
+
+
+def given(request: BaseModel, *names: str) -> dict[str, Any]:
+    """Return the named fields as plain JSON values, without those that are unset; a null inside a value stays."""
+    found = ((name, getattr(request, name)) for name in names)
+    return {name: _plain(value) for name, value in found if value is not None}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, BaseModel):
+        return value.model_dump(by_alias=True, exclude_none=True)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value

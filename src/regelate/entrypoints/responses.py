@@ -1,0 +1,218 @@
+"""Every answer, as a model: openapi.json is generated from them, and tests hold what operations return against them.
+
+Answers are not validated while serving; `succeeded` and `failed` make the two shapes that leave the house.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from regelate.entrypoints.log import redacted, safe
+from regelate.entrypoints.validation import validated
+from regelate.errors import RegelateError
+
+
+class Shape(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
+
+
+class Answer(Shape):
+    success: Literal[True]
+    request_id: str
+
+
+class ErrorDetail(Shape):
+    """`code` is stable, `retryable` says whether the same request may succeed later; docs/errors.md lists the codes."""
+
+    code: str
+    message: str
+    retryable: bool
+    details: dict[str, Any]
+
+
+class ErrorAnswer(Shape):
+    success: Literal[False]
+    error: ErrorDetail
+    request_id: str
+
+
+class HealthCheckAnswer(Answer):
+    version: str
+    environment: str
+    catalog_reachable: bool
+    engines: list[str]
+
+
+class CreateTableAnswer(Answer):
+    """`created` is false where `if_not_exists` found the same table."""
+
+    created: bool
+    table_uuid: str
+    location: str
+
+
+class AlterTableAnswer(Answer):
+    properties: dict[str, str]
+
+
+class TableSchemaAnswer(Shape):
+    fields: dict[str, Any]
+
+
+class DescribeTableAnswer(Answer):
+    """`schema`, `partition_spec` and `sort_order` have the form that CREATE_TABLE takes."""
+
+    table: str
+    table_uuid: str
+    location: str
+    format_version: int
+    table_schema: TableSchemaAnswer = Field(alias="schema")
+    partition_spec: list[dict[str, Any]]
+    sort_order: list[dict[str, Any]]
+    properties: dict[str, str]
+    snapshot_id: int | None
+    snapshot_count: int
+    refs: list[dict[str, Any]]
+
+
+class ListTablesAnswer(Answer):
+    tables: list[str]
+
+
+class DropTableAnswer(Answer):
+    dropped: bool
+
+
+class WriteAnswer(Answer):
+    """`small_files_count` is null between two checks; `snapshot_id` is null where nothing was committed."""
+
+    records_written: int
+    snapshot_id: int | None
+    compaction_recommended: bool
+    small_files_count: int | None
+
+
+class ResultColumn(Shape):
+    name: str
+    type: str
+
+
+class QueryAnswer(Answer):
+    """One object per row, by column name. `truncated`: the limit on rows cut the result."""
+
+    columns: list[ResultColumn]
+    rows: list[dict[str, Any]]
+    row_count: int
+    truncated: bool
+    snapshot_id: int | None
+    query_time_ms: float
+
+
+class StepSeconds(Shape):
+    plan: float
+    rewrite: float
+    verify: float
+    commit: float
+    expire: float
+
+
+class CompactionStatsAnswer(Shape):
+    """`files_before`, `files_after`, `bytes_*`: live data files of the whole table at the plan, after the commit."""
+
+    files_before: int
+    files_after: int
+    files_compacted: int
+    files_removed: int
+    files_added: int
+    bytes_before: int
+    bytes_after: int
+    bytes_saved: int
+    snapshots_expired: int
+    compaction_time_ms: float
+    small_files_remaining: int
+    engine: str
+    groups: int
+    groups_deferred: int
+    rows: int
+    delete_files_removed: int
+    manifests_before: int
+    manifests_after: int
+    bytes_freed: int
+    commit_attempts: int
+    dropped_groups: int
+    seconds: StepSeconds
+
+
+class CompactAnswer(Answer):
+    """A dry run answers PLANNED with its `plan`. `stats` is null where nothing was rewritten."""
+
+    compacted: bool
+    status: Literal["COMPLETED", "PARTIAL", "NOTHING_TO_DO", "ALREADY_DONE", "PLANNED"]
+    reason: str | None
+    stats: CompactionStatsAnswer | None = None
+    plan: dict[str, Any] | None = None
+    warnings: list[str]
+
+
+class TableHealthAnswer(Answer):
+    """`score` 0-100, 100 where there is nothing to do; `explained` has one reason per data file, if asked."""
+
+    score: float
+    files: int
+    size_bytes: int
+    rows: int
+    small_files: int
+    candidate_files: int
+    delete_files: int
+    partitions: int
+    manifest_count: int
+    size_histogram: list[dict[str, Any]]
+    worst_partitions: list[dict[str, Any]]
+    recommendation: str
+    explained: list[dict[str, Any]] | None = None
+
+
+class ExpireSnapshotsAnswer(Answer):
+    """What was removed, or would be in a dry run."""
+
+    dry_run: bool
+    snapshots_expired: int
+    snapshot_ids: list[int]
+    refs_removed: list[str]
+    files_deleted: int
+    bytes_freed: int
+    warnings: list[str]
+
+
+ANSWERS: Mapping[str, type[Answer]] = {
+    "HEALTH_CHECK": HealthCheckAnswer,
+    "CREATE_TABLE": CreateTableAnswer,
+    "ALTER_TABLE": AlterTableAnswer,
+    "DESCRIBE_TABLE": DescribeTableAnswer,
+    "LIST_TABLES": ListTablesAnswer,
+    "DROP_TABLE": DropTableAnswer,
+    "WRITE": WriteAnswer,
+    "QUERY": QueryAnswer,
+    "COMPACT": CompactAnswer,
+    "TABLE_HEALTH": TableHealthAnswer,
+    "EXPIRE_SNAPSHOTS": ExpireSnapshotsAnswer,
+}
+
+
+def check_answer(operation: str, answer: Mapping[str, object]) -> None:
+    """Refuse an answer that openapi.json does not promise: a missing, unknown or mistyped field. For tests."""
+    validated(ANSWERS[operation], answer)
+
+
+def succeeded(fields: Mapping[str, object], request_id: str) -> dict[str, object]:
+    """Return the answer of an operation that did what it was asked."""
+    return {"success": True, **fields, "request_id": request_id}
+
+
+def failed(fault: RegelateError, request_id: str) -> dict[str, object]:
+    """Return the answer of a fault: what was wrong and what to do; secrets blotted out, long texts cut."""
+    error = {**fault.as_error(), "message": redacted(fault.message), "details": safe(fault.details)}
+    return {"success": False, "error": error, "request_id": request_id}

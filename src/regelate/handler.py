@@ -1,0 +1,40 @@
+"""`lambda_handler`: dispatch, wired for Lambda. Importing it opens nothing; the first request that needs more does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from regelate.entrypoints.actions import Provider, Service
+from regelate.entrypoints.dispatch import dispatch
+from regelate.entrypoints.log import logger
+
+MAX_ANSWER_BYTES = 6_291_556
+"""What Lambda lets through as one synchronous answer; of a larger one the caller would learn nothing but its size."""
+
+Handler = Callable[[Any, LambdaContext], dict[str, Any]]
+
+
+@cache
+def application() -> Service:
+    """Return the application of this process, made from config.json and the environment when first needed."""
+    from regelate.wiring import build_application
+
+    service: Service = build_application()
+    return service
+
+
+def make_handler(provider: Provider) -> Handler:
+    """Return a Lambda handler for a service."""
+
+    @logger.inject_lambda_context(clear_state=True)
+    def handle(event: Any, context: LambdaContext) -> dict[str, Any]:
+        return dispatch(event, context, provider, max_answer_bytes=MAX_ANSWER_BYTES)
+
+    return handle
+
+
+lambda_handler = make_handler(application)

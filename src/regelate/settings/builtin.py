@@ -1,0 +1,43 @@
+"""The overlays of the shipped config.json, for a process that finds no file; a test holds the two together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_CLAIMS: Mapping[str, Any] = {
+    "auth": "claims",
+    "default_catalog": "glue",
+    "catalogs": {
+        "glue": {
+            "type": "glue",
+            "warehouse": "${REGELATE_WAREHOUSE}",
+            "namespace_template": "{tenant_id}__{namespace}",
+        }
+    },
+}
+
+ENVIRONMENTS: Mapping[str, Mapping[str, Any]] = {
+    "development": {
+        "iceberg": {"compaction": {"min_files_to_compact": 3, "opportunistic_check_interval": 5}},
+        "auth": "none",
+        "tenants": "*",
+        "default_catalog": "local",
+        "catalogs": {
+            "local": {
+                "type": "sql",
+                "uri": "sqlite:///${REGELATE_HOME}/catalog.db?timeout=30",
+                "warehouse": "${REGELATE_HOME}/warehouse",
+                "namespace_template": "{namespace}",
+            }
+        },
+    },
+    "staging": {
+        "iceberg": {"compaction": {"min_files_to_compact": 15, "opportunistic_check_interval": 75}},
+        **_CLAIMS,
+    },
+    "production": {
+        "iceberg": {"compaction": {"min_files_to_compact": 20, "opportunistic_check_interval": 100}},
+        **_CLAIMS,
+    },
+}

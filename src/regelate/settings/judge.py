@@ -1,0 +1,120 @@
+"""Is a merged configuration right? Its keys and types, and the values that are right alone and wrong together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+
+from regelate.core import names
+from regelate.errors import InvalidRequest
+from regelate.settings.models import ANY_TENANT, Configuration
+
+Fault = tuple[str, str]
+"""Key path in the merged document, and the rule that its value breaks; never the value, it may be a secret."""
+_UNKNOWN_KEY = "extra_forbidden"
+
+
+def typed(document: Mapping[str, Any]) -> tuple[Configuration | None, list[Fault]]:
+    """Read a merged, expanded document; without a Configuration there is at least one fault."""
+    configuration, errors = _validated(document)
+    return configuration, _described(errors, document)
+
+
+def unknown_keys(document: Mapping[str, Any]) -> list[Fault]:
+    """Find the keys that nothing reads, in a document whose placeholders may still stand."""
+    _, errors = _validated(document)
+    return _described([error for error in errors if error["type"] == _UNKNOWN_KEY], document)
+
+
+def _validated(document: Mapping[str, Any]) -> tuple[Configuration | None, list[Any]]:
+    try:
+        # From JSON text: strict mode then takes an array for a tuple, and still no "5" for 5.
+        return Configuration.model_validate_json(json.dumps(document)), []
+    except ValidationError as fault:
+        return None, list(fault.errors(include_url=False, include_input=False, include_context=False))
+
+
+def _described(errors: Sequence[Any], document: Any) -> list[Fault]:
+    """Turn pydantic's errors into faults; the branches of a union that all failed are one rule."""
+    rules: dict[str, list[str]] = {}
+    for error in errors:
+        path = _path(error["loc"], document)
+        rules.setdefault(path, []).append(_rule(error, path))
+    deepest = [path for path in rules if not any(other.startswith(f"{path}[") for other in rules)]
+    return [(path, " or ".join(rules[path])) for path in deepest]
+
+
+def _path(loc: Sequence[str | int], document: Any) -> str:
+    """Return the key path as the file has it: pydantic adds the names of union branches, the file does not."""
+    path, here = "", document
+    for part in loc:
+        if isinstance(here, Mapping) and part in here:
+            path, here = f"{path}.{part}" if path else str(part), here[cast(str, part)]
+        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
+            path, here = f"{path}[{part}]", here[part]
+        elif isinstance(here, Mapping) and part == loc[-1] and part != "[key]":
+            return f"{path}.{part}" if path else str(part)
+    return path
+
+
+def _rule(error: Any, path: str) -> str:
+    if error["type"] != _UNKNOWN_KEY:
+        return str(error["msg"])
+    known = _known_keys(path.split(".")[:-1])
+    near = get_close_matches(path.rpartition(".")[2], known, n=1)
+    return f"unknown key; did you mean {near[0]}?" if near else f"unknown key; valid are {', '.join(sorted(known))}"
+
+
+def _known_keys(path: Sequence[str]) -> tuple[str, ...]:
+    model: type[BaseModel] = Configuration
+    for part in path:
+        below = model.model_fields[part].annotation if part in model.model_fields else None
+        if not (isinstance(below, type) and issubclass(below, BaseModel)):
+            return ()
+        model = below
+    return tuple(model.model_fields)
+
+
+def clashes(found: Configuration, environment: str) -> Iterator[Fault]:
+    """Yield (key path, rule) for values that are right alone and wrong together."""
+    write, compaction, retention = found.iceberg.write, found.iceberg.compaction, found.retention
+    small, cap = compaction.small_file_threshold_mb, compaction.max_files_per_compaction
+    if small is not None and small >= write.target_file_size_mb:
+        rule = f"({small}) must be below iceberg.write.target_file_size_mb ({write.target_file_size_mb})"
+        yield "iceberg.compaction.small_file_threshold_mb", rule
+    if cap is not None and cap < max(compaction.min_files_to_compact, 2):
+        rule = f"({cap}) must not be below min_files_to_compact ({compaction.min_files_to_compact}) nor below 2"
+        yield "iceberg.compaction.max_files_per_compaction", rule
+    if retention.snapshot_retention_hours < retention.minimum_retention_hours:
+        rule = f"({retention.snapshot_retention_hours}) must not be below minimum_retention_hours"
+        yield "retention.snapshot_retention_hours", f"{rule} ({retention.minimum_retention_hours})"
+    if found.auth == "none" and environment != "development":
+        yield "auth", "none lets every caller be every tenant; it exists in development only"
+    yield from _catalog_clashes(found)
+
+
+def _catalog_clashes(found: Configuration) -> Iterator[Fault]:
+    if not found.catalogs:
+        yield "catalogs", "names no catalog"
+    elif found.default_catalog is None and len(found.catalogs) > 1:
+        yield "default_catalog", f"missing; choose one of {', '.join(found.catalogs)}"
+    elif found.default_catalog is not None and found.default_catalog not in found.catalogs:
+        yield "default_catalog", f"names no catalog; catalogs has {', '.join(found.catalogs)}"
+    shared = any(catalog.multi_tenant for catalog in found.catalogs.values())
+    listed = () if found.tenants == ANY_TENANT else found.tenants
+    for index, tenant in enumerate(listed):
+        try:
+            names.check_tenant(tenant, strict=shared)
+        except InvalidRequest as fault:
+            yield f"tenants[{index}]", fault.message
+    single = len(set(listed)) == 1
+    for name, catalog in found.catalogs.items():
+        for key, rule in catalog.problems():
+            yield f"catalogs.{name}.{key}", rule
+        if found.auth == "claims" and not catalog.multi_tenant and not single:
+            rule = "{namespace} shows every table to every tenant: name exactly one in tenants"
+            yield f"catalogs.{name}.namespace_template", f"{rule}, or use {{tenant_id}}__{{namespace}}"

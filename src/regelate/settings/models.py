@@ -1,0 +1,219 @@
+"""Every key of config.json: its type, its range and its default. What is not here is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from regelate.core.options import CheckPolicy, CompactionDefaults, RetentionDefaults
+from regelate.core.policy import GB, MAX_TARGET_BYTES, MB, PlacementPolicy
+from regelate.errors import NotFound, RegelateError
+from regelate.settings.machine import available_memory_bytes, available_processors
+
+HOUR_MS = 3_600_000
+SINGLE_TENANT = "{namespace}"
+MULTI_TENANT = "{tenant_id}__{namespace}"
+ANY_TENANT = "*"
+_LONGEST_NAME = 64
+_SHARE_OF_MEMORY = 0.75
+"""DuckDB's own default is 0.8 of all memory; the interpreter, PyArrow and uploads live beside it in this process."""
+
+Environment = Literal["development", "staging", "production"]
+Codec = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"]
+Megabytes = Annotated[int, Field(ge=1, le=MAX_TARGET_BYTES // MB)]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=_LONGEST_NAME)]
+Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
+
+_REQUIRED = {"sql": ("uri", "warehouse"), "rest": ("uri",), "glue": ("warehouse",)}
+_PLAIN_PROPERTIES = {
+    "sql": ("echo", "init_catalog_tables", "pool_pre_ping", "schema_version"),
+    "rest": (
+        *("audience", "credential", "namespace-separator", "oauth2-server-uri", "prefix", "resource", "rest-page-size"),
+        *("scan-planning-mode", "scope", "snapshot-loading-mode", "token", "view-endpoints-supported"),
+    ),
+    "glue": (),
+}
+_COMMON_PROPERTIES = ("py-io-impl", "uri", "warehouse")
+_PROPERTY_FAMILIES = ("adls.", "client.", "gcs.", "glue.", "hdfs.", "header.", "hf.", "pyarrow.", "rest.", "s3.")
+"""Names of PyIceberg 0.12.0 (catalog/, io/__init__.py); what follows the dot of a family is PyIceberg's to judge."""
+
+
+class SettingsError(RegelateError):
+    """Correct config.json or the environment; nothing was started. The message names the key path, never a value."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class WriteSettings(Section):
+    """Properties of the tables that we create, and the config layer of COMPACT's target and codec."""
+
+    target_file_size_mb: Megabytes = 128
+    compression_codec: Codec = "zstd"
+    parquet_row_group_size: Positive | None = None
+
+
+class CompactionSettings(Section):
+    enabled: bool = True
+    small_file_threshold_mb: Megabytes | None = 64
+    min_files_to_compact: Positive = 3
+    opportunistic_check_interval: Positive = 5
+    max_files_per_compaction: Positive | None = None
+    auto: Literal["recommend"] = "recommend"
+
+
+class IcebergSettings(Section):
+    write: WriteSettings = WriteSettings()
+    compaction: CompactionSettings = CompactionSettings()
+
+
+class CatalogSettings(Section):
+    """One catalog: `type`, `namespace_template`, and PyIceberg's own properties under PyIceberg's own names."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, str] = Field(init=False)
+
+    type: Literal["sql", "rest", "glue"]
+    namespace_template: Literal["{namespace}", "{tenant_id}__{namespace}"] = "{namespace}"
+
+    @property
+    def multi_tenant(self) -> bool:
+        return self.namespace_template == MULTI_TENANT
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Return what `pyiceberg.catalog.load_catalog` takes."""
+        return {"type": self.type, **self.__pydantic_extra__}
+
+    def local_folders(self) -> tuple[Path, ...]:
+        """Return the folders that must exist before the catalog opens: SQLite creates a file, never a folder."""
+        uri, warehouse = self.__pydantic_extra__.get("uri", ""), self.__pydantic_extra__.get("warehouse", "")
+        database = uri.removeprefix("sqlite:///").partition("?")[0] if uri.startswith("sqlite:///") else ""
+        parts = urlsplit(warehouse)
+        local = parts.path if parts.scheme == "file" else "" if parts.scheme else warehouse
+        return (*([Path(database).parent] if database else []), *([Path(local)] if local else []))
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield (key, rule) for a missing property and for a name that PyIceberg does not know."""
+        for name in _REQUIRED[self.type]:
+            if not self.__pydantic_extra__.get(name):
+                yield name, f"missing; a catalog of type {self.type} needs it"
+        plain = (*_COMMON_PROPERTIES, *_PLAIN_PROPERTIES[self.type])
+        for name in self.__pydantic_extra__:
+            if name not in plain and not name.startswith(_PROPERTY_FAMILIES):
+                known = ", ".join(sorted((*plain, *(f"{family}*" for family in _PROPERTY_FAMILIES))))
+                yield name, f"unknown key; PyIceberg's for a catalog of type {self.type} are {known}"
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, object]]:
+        """Show names only: the values may be credentials."""
+        yield "type", self.type
+        yield "namespace_template", self.namespace_template
+        yield "properties", sorted(self.__pydantic_extra__)
+
+
+class LimitSettings(Section):
+    """What one request may ask for, and one answer hold. A Lambda request or answer ends at about 6 MB."""
+
+    max_request_bytes: Positive = 6 * MB
+    max_records: Positive = 100_000
+    max_nesting: Annotated[int, Field(ge=1, le=500)] = 64
+    max_result_rows: Positive = 10_000
+    max_result_bytes: Positive = 4 * MB
+    query_seconds: Annotated[float, Field(gt=0, le=900)] = 25.0
+
+
+class PlacementSettings(Section):
+    max_in_process_gb: Annotated[float, Field(gt=0, le=1024)] = 10.0
+    max_in_process_seconds: Annotated[float, Field(gt=0)] = 840.0
+    memory_mb: Annotated[int, Field(ge=128)] | None = None
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+
+
+class RetentionSettings(Section):
+    snapshot_retention_hours: Annotated[int, Field(ge=1, le=876_000)] = 168
+    min_snapshots_to_keep: Positive = 1
+    minimum_retention_hours: Annotated[int, Field(ge=1, le=876_000)] = 1
+
+
+class Configuration(Section):
+    """What `defaults` and an overlay of config.json make together."""
+
+    iceberg: IcebergSettings = IcebergSettings()
+    catalogs: Mapping[Name, CatalogSettings] = Field(default_factory=dict)
+    default_catalog: str | None = None
+    tenants: Literal["*"] | tuple[str, ...] = ()
+    auth: Literal["none", "claims"] = "claims"
+    limits: LimitSettings = LimitSettings()
+    placement: PlacementSettings = PlacementSettings()
+    retention: RetentionSettings = RetentionSettings()
+    engines: Annotated[tuple[Literal["duckdb"], ...], Field(min_length=1, max_length=1)] = ("duckdb",)
+
+
+class Settings(Configuration):
+    """One environment's configuration, judged. `source` is the file it came from, None for what is built in."""
+
+    environment: Environment
+    source: Path | None = None
+
+    def catalog(self, name: str | None = None) -> tuple[str, CatalogSettings]:
+        """Return a catalog by name, or the default one. An unknown name is 404 CATALOG_NOT_FOUND."""
+        wanted = name if name is not None else self.default_catalog or next(iter(self.catalogs))
+        if wanted not in self.catalogs:
+            shown = repr(wanted[:_LONGEST_NAME])
+            raise NotFound("CATALOG_NOT_FOUND", f"no catalog is configured under the name {shown}", catalog=shown)
+        return wanted, self.catalogs[wanted]
+
+    @property
+    def compaction_defaults(self) -> CompactionDefaults:
+        """Return the config layer of every CompactionPolicy."""
+        compaction, write = self.iceberg.compaction, self.iceberg.write
+        small = compaction.small_file_threshold_mb
+        return CompactionDefaults(
+            target_file_size_bytes=write.target_file_size_mb * MB,
+            min_file_size_bytes=None if small is None else small * MB,
+            min_input_files=compaction.min_files_to_compact,
+            max_files=compaction.max_files_per_compaction,
+            compression_codec=write.compression_codec,
+        )
+
+    @property
+    def retention_defaults(self) -> RetentionDefaults:
+        """Return the config layer of every RetentionPolicy."""
+        return RetentionDefaults(
+            max_snapshot_age_ms=self.retention.snapshot_retention_hours * HOUR_MS,
+            min_snapshots_to_keep=self.retention.min_snapshots_to_keep,
+            minimum_age_ms=self.retention.minimum_retention_hours * HOUR_MS,
+        )
+
+    @property
+    def check_policy(self) -> CheckPolicy:
+        """Return the config layer of WRITE's small-file check."""
+        compaction = self.iceberg.compaction
+        return CheckPolicy(enabled=compaction.enabled, interval=compaction.opportunistic_check_interval)
+
+    @property
+    def table_defaults(self) -> dict[str, str]:
+        """Return the properties that a table of ours is created with, unless the request names them."""
+        write = self.iceberg.write
+        rows = write.parquet_row_group_size
+        return {
+            "write.target-file-size-bytes": str(write.target_file_size_mb * MB),
+            "write.parquet.compression-codec": write.compression_codec,
+            **({} if rows is None else {"write.parquet.row-group-limit": str(rows)}),
+        }
+
+    def placement_policy(self, environ: Mapping[str, str]) -> PlacementPolicy:
+        """Return how much this process may take on; what the file leaves null is read from the machine now."""
+        placement = self.placement
+        memory = placement.memory_mb
+        return PlacementPolicy(
+            memory_bytes=int(available_memory_bytes(environ) * _SHARE_OF_MEMORY) if memory is None else memory * MB,
+            threads=placement.threads or available_processors(),
+            max_in_process_bytes=int(placement.max_in_process_gb * GB),
+            max_in_process_seconds=placement.max_in_process_seconds,
+        )

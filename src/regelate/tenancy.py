@@ -1,0 +1,152 @@
+"""Who asks, and for which table: claims and request -> `Address`. Rows 6, 7 and 8 of the fault catalogue."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from regelate.core import names
+from regelate.errors import InvalidRequest, NotAllowed
+from regelate.settings import CatalogSettings, Settings
+
+DEFAULT_TENANT = "default"
+"""The name in the answer and the logs where nobody asked for one: development, and a catalog without tenants."""
+_REFUSAL = "the caller may not act for this tenant, or the tenant is unknown"
+_SAME_STORE = {"s3a": "s3", "s3n": "s3", "file": ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """One table of one catalog as the catalog knows it: `ident` is `namespace.table` after the namespace template.
+
+    Without a `table` it addresses the namespace, and `ident` is its name.
+    """
+
+    tenant_id: str
+    catalog: str
+    ident: str
+    table: str | None = None
+
+    @property
+    def namespace(self) -> str:
+        return self.ident if self.table is None else self.ident.removesuffix(f"{names.SEPARATOR}{self.table}")
+
+
+class Tenancy:
+    """The configured tenants and catalogs, as the doors ask for them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def resolve(
+        self,
+        claim_tenant: str | None,
+        body_tenant: str | None,
+        catalog_name: str | None,
+        namespace: str,
+        table: str | None,
+        *,
+        trusted: bool = False,
+        creating: bool = False,
+    ) -> Address:
+        """Return the table that a request means, or refuse it.
+
+        `trusted`: the event came from an IAM principal (direct invoke, schedule, queue), so the tenant in its payload
+        needs no claim; the door decides that from the envelope, never from the body. `creating`: the table or the
+        namespace does not exist yet, so the strict names hold in every catalog.
+        Errors: NotAllowed FORBIDDEN, one text for an unknown tenant and one that is not the caller's;
+        InvalidRequest INVALID_IDENTIFIER or MISSING_FIELD; NotFound CATALOG_NOT_FOUND.
+        """
+        tenant = self._claimed(claim_tenant, body_tenant, trusted=trusted)
+        name, catalog = self._settings.catalog(catalog_name)
+        if tenant is None:
+            tenant = self._only_tenant(catalog)
+        strict = catalog.multi_tenant or creating
+        names.check_tenant(tenant, strict=catalog.multi_tenant)
+        names.check_namespace(namespace, strict=strict)
+        if catalog.multi_tenant and names.SEPARATOR in namespace:
+            raise InvalidRequest(
+                "INVALID_IDENTIFIER", "namespace holds a dot; this catalog has no nested namespaces", field="namespace"
+            )
+        if table is not None:
+            names.check_table(table, strict=strict)
+        inside = catalog.namespace_template.format(tenant_id=tenant, namespace=namespace)
+        ident = inside if table is None else names.join_ident(inside, table)
+        return Address(tenant_id=tenant, catalog=name, ident=ident, table=table)
+
+    def check_locations(self, address: Address, properties: Mapping[str, str]) -> None:
+        """Refuse table properties that name a place which is not the address's own (rows 7 and 9).
+
+        In multi-tenant catalogs only; the others have no tenants to keep apart. Errors: InvalidRequest INVALID_LOCATION
+        outside of the warehouse, NotAllowed FORBIDDEN anywhere else outside of the namespace's own folder.
+        """
+        _, catalog = self._settings.catalog(address.catalog)
+        root = _segments(catalog.properties.get("warehouse", ""))
+        for name in names.LOCATION_PROPERTIES:
+            if name in properties and catalog.multi_tenant:
+                asked = _segments(_without_dots(properties[name]))
+                if asked is not None and root is not None and asked[: len(root)] != root:
+                    message = f"property {name!r} must be inside the catalog's warehouse"
+                    raise InvalidRequest("INVALID_LOCATION", message, field=name)
+                self.check_location(address, properties[name], name)
+
+    def check_location(self, address: Address, location: str, field: str = "location") -> None:
+        """Refuse a location outside the address's own namespace folder; FORBIDDEN (row 7).
+
+        Only in multi-tenant catalogs, where the warehouse is shared: there `<warehouse>/<namespace>` and Glue's
+        `<warehouse>/<namespace>.db` belong to the tenant. A text that two programs could read as two places (dot
+        segments, escapes, control characters) is refused as well; so is every text where no warehouse is configured.
+        """
+        _, catalog = self._settings.catalog(address.catalog)
+        if not catalog.multi_tenant:
+            return
+        root, asked = _segments(catalog.properties.get("warehouse", "")), _segments(location)
+        folders = (address.namespace, f"{address.namespace}.db")
+        if root is None or asked is None or not any(asked[: len(root) + 1] == (*root, folder) for folder in folders):
+            raise NotAllowed("FORBIDDEN", "the location is not inside this namespace's own folder", field=field)
+
+    def _claimed(self, claim: str | None, body: str | None, *, trusted: bool) -> str | None:
+        """Return the tenant that the caller proved, or may name freely; None when nobody named one."""
+        if body is not None:
+            names.check_tenant(body, strict=False)
+        tenant = body
+        if self._settings.auth == "claims" and not trusted:
+            if claim is None or body not in (None, claim):
+                raise NotAllowed("FORBIDDEN", _REFUSAL)
+            tenant = claim
+        if tenant is not None and self._settings.tenants != "*" and tenant not in self._settings.tenants:
+            raise NotAllowed("FORBIDDEN", _REFUSAL)
+        return tenant
+
+    def _only_tenant(self, catalog: CatalogSettings) -> str:
+        """Return the tenant of a request that names none: the only configured one, or no matter which."""
+        tenants = self._settings.tenants
+        if tenants != "*" and len(tenants) == 1:
+            return tenants[0]
+        if tenants == "*" and not catalog.multi_tenant:
+            return DEFAULT_TENANT
+        raise InvalidRequest("MISSING_FIELD", "tenant_id is required", field="tenant_id")
+
+
+def _without_dots(location: str) -> str:
+    """Return a location with its dot segments resolved, as a program that normalises paths reads it."""
+    scheme, separator, path = location.rpartition("://")
+    return f"{scheme}{separator}{posixpath.normpath(path)}" if path else location
+
+
+def _segments(location: str) -> tuple[str, ...] | None:
+    """Return scheme, authority and path parts of a location in one spelling; None where the spelling is doubtful."""
+    if not location or any(c in location for c in "%\\?#") or not location.isprintable():
+        return None
+    scheme, colon, rest = location.partition(":")
+    if not colon or "/" in scheme:
+        scheme, rest = "", location
+    scheme = _SAME_STORE.get(scheme.lower(), scheme.lower())
+    if not rest.startswith("/"):
+        return None
+    authority, path = "", rest
+    if rest.startswith("//"):
+        authority, _, path = rest[2:].partition("/")
+    parts = tuple(part for part in path.split("/") if part)
+    return None if {".", ".."} & set(parts) else (scheme, authority, *parts)

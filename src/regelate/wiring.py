@@ -1,0 +1,339 @@
+"""The one file that knows every class: an address and a request in, the fields of an answer out.
+
+Adapters are imported when an operation first needs them, so that health, help and refusals start fast.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regelate import __version__
+from regelate.adapters.clock import SystemClock
+from regelate.adapters.telemetry import LogTelemetry
+from regelate.core.option_retention import resolve_retention
+from regelate.core.options import CompactOptions, resolve_check, resolve_policy
+from regelate.core.placement import parallelism
+from regelate.core.policy import CompactionPolicy, RetentionPolicy
+from regelate.core.schema import TableDefinition
+from regelate.errors import RegelateError
+from regelate.operations import answers
+from regelate.settings import Settings, load_settings
+from regelate.tenancy import Address, Tenancy
+
+if TYPE_CHECKING:
+    from regelate.adapters.iceberg.admin import IcebergAdmin
+    from regelate.adapters.iceberg.manifests import ManifestReader
+    from regelate.adapters.iceberg.session import TableSession
+    from regelate.operations.compact import CompactionTools
+    from regelate.operations.write import CheckPolicy
+    from regelate.ports import KeyRewriter
+
+Fields = Mapping[str, object]
+Progress = Callable[[int, int], None]
+EXPLAINED_FILES = 10_000
+"""Files listed by an explained health answer; the command line streams all of them."""
+
+
+class Application:
+    """Everything behind the doors, for one process. Safe for several threads; an operation owns its own sessions."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.tenancy = Tenancy(settings)
+        self.clock = SystemClock()
+        self.telemetry = LogTelemetry()
+        self.placement = settings.placement_policy(os.environ)
+
+    @cached_property
+    def _catalogs(self) -> Any:
+        from regelate.adapters.iceberg.catalogs import Catalogs
+
+        return Catalogs()
+
+    @cached_property
+    def _manifests(self) -> ManifestReader:
+        from regelate.adapters.iceberg.manifests import ManifestReader
+
+        return ManifestReader()
+
+    def catalog(self, name: str | None = None) -> Any:
+        found, catalog = self.settings.catalog(name)
+        return self._catalogs.open(found, catalog.properties, catalog.local_folders())
+
+    def _admin(self, address: Address) -> IcebergAdmin:
+        from regelate.adapters.iceberg.admin import IcebergAdmin
+
+        return IcebergAdmin(self.catalog(address.catalog), defaults=self.settings.table_defaults)
+
+    @contextmanager
+    def _session(self, address: Address) -> Iterator[TableSession]:
+        """Load a table, with a private folder that is gone afterwards, whatever happens."""
+        from regelate.adapters.iceberg.session import TableSession
+
+        with tempfile.TemporaryDirectory(prefix="regelate-", ignore_cleanup_errors=True) as folder:
+            yield TableSession(self.catalog(address.catalog), address.ident, self._manifests, Path(folder))
+
+    def health_check(self) -> Fields:
+        from regelate.adapters.iceberg.admin import IcebergAdmin
+
+        try:
+            reachable = IcebergAdmin(self.catalog(), defaults={}).reachable()
+        except RegelateError:  # some catalogs are already asked when they are opened
+            reachable = False
+        return {
+            "version": __version__,
+            "environment": self.settings.environment,
+            "catalog_reachable": reachable,
+            "engines": list(self.settings.engines),
+        }
+
+    def create_table(self, address: Address, definition: TableDefinition, *, if_not_exists: bool) -> Fields:
+        from regelate.operations.tables import create_table
+
+        self.tenancy.check_locations(address, definition.properties)
+        self._check_knobs(definition.properties)
+        made = create_table(self._admin(address), address.ident, definition, if_not_exists=if_not_exists)
+        return {"created": made.created, "table_uuid": made.table_uuid, "location": made.location}
+
+    def alter_table(
+        self, address: Address, *, set_properties: Mapping[str, str], unset_properties: Sequence[str]
+    ) -> Fields:
+        from regelate.operations.tables import alter_table
+
+        self.tenancy.check_locations(address, set_properties)
+        self._check_knobs(set_properties)
+        found = alter_table(
+            self._admin(address), address.ident, set_properties=set_properties, unset_properties=unset_properties
+        )
+        return {"properties": dict(found)}
+
+    def _check_knobs(self, properties: Mapping[str, str]) -> None:
+        """Refuse a malformed property now rather than in every later COMPACT of the table."""
+        resolve_check(table_properties=properties, config=self.settings.check_policy)
+        resolve_retention(table_properties=properties, config=self.settings.retention_defaults)
+        resolve_policy(
+            request=CompactOptions(), table_properties=properties, config=self.settings.compaction_defaults, now_ms=0
+        )
+
+    def describe_table(self, address: Address) -> Fields:
+        from regelate.operations.tables import describe_table
+
+        return answers.described(describe_table(self._admin(address), address.ident))
+
+    def list_tables(self, address: Address) -> Fields:
+        from regelate.operations.tables import list_tables
+
+        return {"tables": list(list_tables(self._admin(address), address.ident))}
+
+    def drop_table(self, address: Address, *, purge: bool) -> Fields:
+        from regelate.operations.tables import drop_table
+
+        drop_table(self._admin(address), address.ident, purge=purge)
+        return {"dropped": True}
+
+    def write(
+        self,
+        address: Address,
+        records: object,
+        *,
+        mode: str,
+        key: Sequence[str],
+        idempotency_key: str | None,
+        request_id: str,
+    ) -> Fields:
+        from regelate.adapters.iceberg.rows import IcebergRowWriter
+        from regelate.operations.write import WriteCommand, WriteMode, WriteTools, write
+
+        with self._session(address) as session, ExitStack() as stack:
+
+            def keys() -> KeyRewriter:
+                from regelate.adapters.duckdb.key_rewriter import DuckDBKeyRewriter
+
+                connection = stack.enter_context(self._engine_session(session))
+                head = session.committer.table.metadata
+                return DuckDBKeyRewriter(
+                    connection, session.views_of(head), session.outputs_of(head), codec=session.compression_codec
+                )
+
+            tools = WriteTools(
+                table_uuid=str(session.table.metadata.table_uuid),
+                rows=IcebergRowWriter(session.table.metadata, session.outputs),
+                committer=session.committer,
+                clock=self.clock,
+                check=lambda: self._check(session),
+                fresh_reader=session.fresh_reader,
+                keys=keys,
+            )
+            command = WriteCommand(
+                rows=records, run_id=_run_id("write", idempotency_key), mode=WriteMode(mode), key=tuple(key)
+            )
+            return answers.written(write(tools, command))
+
+    def _check(self, session: TableSession) -> CheckPolicy:
+        from regelate.operations.write import CheckPolicy
+
+        found = resolve_check(table_properties=session.properties, config=self.settings.check_policy)
+        policy = self._policy(session, CompactOptions())
+        return CheckPolicy(interval=found.interval if found.enabled else 0, policy=policy)
+
+    @contextmanager
+    def _engine_session(self, session: TableSession) -> Iterator[Any]:
+        from regelate.adapters.duckdb.session import EXTENSIONS, LOCAL_EXTENSIONS, open_session
+
+        connection = open_session(
+            memory_bytes=self.placement.memory_bytes,
+            threads=self.placement.threads,
+            folder=session.folder,
+            extensions=LOCAL_EXTENSIONS if session.is_local else EXTENSIONS,
+        )
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def compact(
+        self,
+        address: Address,
+        options: Mapping[str, Any],
+        *,
+        request_id: str,
+        idempotency_key: str | None,
+        progress: Progress | None = None,
+    ) -> Fields:
+        from regelate.operations.compact import CompactCommand, compact
+        from regelate.operations.planning import planned
+
+        plan_id = options.get("plan_id")
+        planned_ms = planned(plan_id)[1] if plan_id is not None else None
+        with self._session(address) as session:
+            policy = self._policy(session, CompactOptions.of(options), now_ms=planned_ms)
+            command = CompactCommand(
+                policy=policy,
+                run_id=_run_id("compact", idempotency_key),
+                dry_run=bool(options.get("dry_run", False)),
+                plan_id=plan_id,
+                retention=self._retention(session, options.get("snapshot_retention_hours"), None)
+                if options.get("expire_snapshots", True)
+                else None,
+                max_cost_dollars=options.get("max_cost"),
+            )
+            with self._tools(session) as tools:
+                outcome = compact(tools, command, progress=progress)
+            return answers.compacted(outcome, with_plan=command.dry_run)
+
+    @contextmanager
+    def _tools(self, session: TableSession) -> Iterator[CompactionTools]:
+        from regelate.adapters.duckdb.engine import DuckDBRewriteEngine
+        from regelate.operations.compact import CompactionTools
+
+        with ExitStack() as stack:
+            workers = parallelism(self.placement)
+            engine = DuckDBRewriteEngine(
+                lambda: stack.enter_context(self._engine_session(session)),
+                session.views,
+                session.outputs,
+                folder=session.folder,
+                workers=workers,
+                threads=self.placement.threads,
+                worker_memory_bytes=self.placement.memory_bytes // workers,
+            )
+            yield CompactionTools(
+                reader=session.reader,
+                engine=engine,
+                outputs=session.outputs,
+                committer=session.committer,
+                reclaimer=session.reclaimer,
+                telemetry=self.telemetry,
+                clock=self.clock,
+                placement=self.placement,
+            )
+
+    def table_health(self, address: Address, *, explain: bool) -> Fields:
+        from regelate.operations.health import table_health
+
+        with self._session(address) as session:
+            policy = self._policy(session, CompactOptions())
+            report = table_health(session.reader, self.clock, policy)
+            listed = None
+            if explain:
+                found = islice(session.reader.explain(policy), EXPLAINED_FILES)
+                listed = [answers.explained(data_file, reason) for data_file, reason in found]
+            return answers.assessed(report.health, listed)
+
+    def explain_files(self, address: Address) -> Iterator[Mapping[str, object]]:
+        """Stream one reason per data file, without a limit."""
+        with self._session(address) as session:
+            policy = self._policy(session, CompactOptions())
+            for data_file, reason in session.reader.explain(policy):
+                yield answers.explained(data_file, reason)
+
+    def expire_snapshots(
+        self, address: Address, *, retention_hours: float | None, min_snapshots_to_keep: int | None, dry_run: bool
+    ) -> Fields:
+        from regelate.operations.expire import expire_snapshots
+
+        with self._session(address) as session:
+            policy = self._retention(session, retention_hours, min_snapshots_to_keep)
+            found = expire_snapshots(session.committer, session.reclaimer, self.clock, policy, dry_run=dry_run)
+            return answers.expired(found)
+
+    def query(self, address: Address, spec: Mapping[str, Any]) -> Fields:
+        from regelate.adapters.duckdb.query import DuckDBQueryEngine
+        from regelate.adapters.iceberg.scan import SnapshotScan
+        from regelate.operations.query import QueryCommand, QueryLimits, QueryTools, TableScan, query
+
+        limits = self.settings.limits
+        with self._session(address) as session:
+
+            def scan(snapshot_id: int | None, as_of_ms: int | None) -> TableScan:
+                return SnapshotScan(
+                    session.table, self._manifests, session.folder / "views", snapshot_id=snapshot_id, as_of_ms=as_of_ms
+                )
+
+            tools = QueryTools(
+                scan=scan,
+                engine=DuckDBQueryEngine(
+                    folder=session.folder, memory_bytes=self.placement.memory_bytes, threads=self.placement.threads
+                ),
+                clock=self.clock,
+                limits=QueryLimits(
+                    max_rows=limits.max_result_rows, max_bytes=limits.max_result_bytes, seconds=limits.query_seconds
+                ),
+            )
+            command = QueryCommand(table_name=address.table or "", **spec)
+            return query(tools, command).as_dict()
+
+    def _policy(self, session: TableSession, options: CompactOptions, *, now_ms: int | None = None) -> CompactionPolicy:
+        return resolve_policy(
+            request=options,
+            table_properties=session.properties,
+            config=self.settings.compaction_defaults,
+            now_ms=self.clock.now_ms() if now_ms is None else now_ms,
+            table_sort_order=session.sort_fields,
+        )
+
+    def _retention(self, session: TableSession, hours: object, keep: object) -> RetentionPolicy:
+        return resolve_retention(
+            request_hours=hours,
+            request_min=keep,
+            table_properties=session.properties,
+            config=self.settings.retention_defaults,
+        )
+
+
+def _run_id(operation: str, idempotency_key: str | None) -> str:
+    """Name one run in its snapshot's summary; a key of the caller's makes the repeated event find its first result."""
+    return f"{operation}:{idempotency_key}" if idempotency_key is not None else uuid.uuid4().hex
+
+
+def build_application(environ: Mapping[str, str] | None = None) -> Application:
+    """Load the settings and wire one application. Errors: SettingsError INVALID_CONFIG."""
+    return Application(load_settings(environ))

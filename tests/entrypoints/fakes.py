@@ -1,0 +1,198 @@
+"""A service in memory behind the real doors: it remembers tables and rows, and answers in the documented shapes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from regelate import __version__
+from regelate.core.schema import TableDefinition
+from regelate.errors import Conflict, NotFound
+from regelate.settings import Settings, load_settings
+from regelate.tenancy import Address, Tenancy
+
+REPOSITORY = Path(__file__).parents[2]
+UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
+STATS = {
+    "files_before": 15,
+    "files_after": 2,
+    "files_compacted": 14,
+    "files_removed": 14,
+    "files_added": 1,
+    "bytes_before": 52_428_800,
+    "bytes_after": 50_331_648,
+    "bytes_saved": 2_097_152,
+    "snapshots_expired": 10,
+    "compaction_time_ms": 2340.56,
+    "small_files_remaining": 0,
+    "engine": "duckdb",
+    "groups": 1,
+    "groups_deferred": 0,
+    "rows": 15,
+    "delete_files_removed": 0,
+    "manifests_before": 15,
+    "manifests_after": 1,
+    "bytes_freed": 0,
+    "commit_attempts": 1,
+    "dropped_groups": 0,
+    "seconds": {"plan": 0.1, "rewrite": 1.5, "verify": 0.1, "commit": 0.3, "expire": 0.3},
+}
+
+
+@dataclass
+class FakeTable:
+    definition: TableDefinition
+    rows: list[Mapping[str, Any]] = field(default_factory=list)
+    properties: dict[str, str] = field(default_factory=dict)
+    writes: int = 0
+
+
+class FakeService:
+    """`calls`: every operation that passed the door, with its address and its keyword arguments."""
+
+    def __init__(self, settings: Settings | None = None, *, preset: Sequence[str] = ()) -> None:
+        self.settings = settings or settings_for("development")
+        self.tenancy = Tenancy(self.settings)
+        self.tables = {ident: FakeTable(TableDefinition(columns=())) for ident in preset}
+        self.calls: list[tuple[str, Address | None, dict[str, Any]]] = []
+        self.before_query: Callable[[Mapping[str, Any]], object] = lambda spec: None
+        self._lock = threading.Lock()
+
+    def _called(self, operation: str, address: Address | None, **arguments: Any) -> None:
+        with self._lock:
+            self.calls.append((operation, address, arguments))
+
+    def _table(self, address: Address) -> FakeTable:
+        if address.ident not in self.tables:
+            raise NotFound("TABLE_NOT_FOUND", f"no table {address.ident}", table=address.ident)
+        return self.tables[address.ident]
+
+    def health_check(self) -> dict[str, object]:
+        self._called("HEALTH_CHECK", None)
+        environment = self.settings.environment
+        return {"version": __version__, "environment": environment, "catalog_reachable": True, "engines": ["duckdb"]}
+
+    def create_table(self, address: Address, definition: TableDefinition, *, if_not_exists: bool) -> dict[str, object]:
+        self._called("CREATE_TABLE", address, definition=definition, if_not_exists=if_not_exists)
+        created = address.ident not in self.tables
+        if not created and not if_not_exists:
+            raise Conflict("TABLE_EXISTS", f"table {address.ident} exists", retryable=False)
+        self.tables.setdefault(address.ident, FakeTable(definition))
+        return {"created": created, "table_uuid": UUID, "location": f"file:///warehouse/{address.ident}"}
+
+    def alter_table(
+        self, address: Address, *, set_properties: Mapping[str, str], unset_properties: Sequence[str]
+    ) -> dict[str, object]:
+        self._called("ALTER_TABLE", address, set_properties=set_properties, unset_properties=unset_properties)
+        table = self._table(address)
+        kept = {name: value for name, value in table.properties.items() if name not in unset_properties}
+        table.properties = {**kept, **set_properties}
+        return {"properties": table.properties}
+
+    def describe_table(self, address: Address) -> dict[str, object]:
+        self._called("DESCRIBE_TABLE", address)
+        table = self._table(address)
+        return {
+            "table": address.ident,
+            "table_uuid": UUID,
+            "location": f"file:///warehouse/{address.ident}",
+            "format_version": 2,
+            "schema": {"fields": {c.name: {"type": c.type, "required": c.required} for c in table.definition.columns}},
+            "partition_spec": [],
+            "sort_order": [],
+            "properties": table.properties,
+            "snapshot_id": table.writes or None,
+            "snapshot_count": table.writes,
+            "refs": [],
+        }
+
+    def list_tables(self, address: Address) -> dict[str, object]:
+        self._called("LIST_TABLES", address)
+        prefix = f"{address.ident}."
+        return {"tables": sorted(ident.removeprefix(prefix) for ident in self.tables if ident.startswith(prefix))}
+
+    def drop_table(self, address: Address, *, purge: bool) -> dict[str, object]:
+        self._called("DROP_TABLE", address, purge=purge)
+        self._table(address)
+        del self.tables[address.ident]
+        return {"dropped": True}
+
+    def write(self, address: Address, records: Sequence[Mapping[str, Any]], **arguments: Any) -> dict[str, object]:
+        self._called("WRITE", address, records=records, **arguments)
+        table = self._table(address)
+        with self._lock:
+            table.rows.extend(records)
+            table.writes += 1 if records else 0
+        due = table.writes > 0 and table.writes % 5 == 0
+        return {
+            "records_written": len(records),
+            "snapshot_id": table.writes or None,
+            "compaction_recommended": due,
+            "small_files_count": table.writes if due else None,
+        }
+
+    def query(self, address: Address, spec: Mapping[str, Any]) -> dict[str, object]:
+        self._called("QUERY", address, spec=spec)
+        self.before_query(spec)
+        rows = [dict(row) for row in self._table(address).rows]
+        columns = [{"name": name, "type": "string"} for name in (rows[0] if rows else {})]
+        return {
+            "columns": columns,
+            "rows": rows,
+            "row_count": len(rows),
+            "truncated": False,
+            "snapshot_id": None,
+            "query_time_ms": 1.5,
+        }
+
+    def compact(self, address: Address, options: Mapping[str, Any], **arguments: Any) -> dict[str, object]:
+        self._called("COMPACT", address, options=options, **arguments)
+        self._table(address)
+        if options.get("dry_run"):
+            plan = {"groups": []}
+            return {"compacted": False, "status": "PLANNED", "reason": None, "plan": plan, "warnings": []}
+        return {"compacted": True, "status": "COMPLETED", "reason": None, "stats": STATS, "warnings": []}
+
+    def table_health(self, address: Address, *, explain: bool) -> dict[str, object]:
+        self._called("TABLE_HEALTH", address, explain=explain)
+        counts = ("files", "size_bytes", "rows", "small_files", "candidate_files", "delete_files", "partitions")
+        fields: dict[str, object] = {"score": 100.0, **dict.fromkeys(counts, 0), "manifest_count": 0}
+        listed: dict[str, object] = {"explained": []} if explain else {}
+        return {**fields, "size_histogram": [], "worst_partitions": [], "recommendation": "nothing to do", **listed}
+
+    def expire_snapshots(self, address: Address, **arguments: Any) -> dict[str, object]:
+        self._called("EXPIRE_SNAPSHOTS", address, **arguments)
+        return {
+            "dry_run": arguments["dry_run"],
+            "snapshots_expired": 0,
+            "snapshot_ids": [],
+            "refs_removed": [],
+            "files_deleted": 0,
+            "bytes_freed": 0,
+            "warnings": [],
+        }
+
+
+def settings_for(environment: str, **more: str) -> Settings:
+    """Load the repository's own config.json for one environment."""
+    return load_settings(
+        {
+            "REGELATE_ENVIRONMENT": environment,
+            "REGELATE_CONFIG": str(REPOSITORY / "config.json"),
+            "REGELATE_WAREHOUSE": "s3://warehouse",
+            **more,
+        }
+    )
+
+
+@dataclass(frozen=True)
+class LambdaContext:
+    """What Powertools reads from Lambda's context."""
+
+    function_name: str = "regelate"
+    memory_limit_in_mb: int = 3008
+    invoked_function_arn: str = "arn:aws:lambda:eu-central-1:123456789012:function:regelate"
+    aws_request_id: str = "52fdfc07-2182-454f-963f-5f0f9a621d72"

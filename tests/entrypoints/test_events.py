@@ -1,0 +1,45 @@
+"""Every file of events/ through the real handler: each has a route, and an answer that openapi.json promises."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regelate.entrypoints.requests import OPERATIONS
+from regelate.entrypoints.responses import check_answer
+from regelate.handler import make_handler
+from tests.entrypoints.fakes import REPOSITORY, FakeService, LambdaContext
+
+EVENTS = sorted((REPOSITORY / "events").glob("*.json"))
+PAGES = {"apigw_v2_openapi": "application/json", "function_url_docs": "text/html; charset=utf-8"}
+
+
+def answered(path: Path, service: FakeService) -> Any:
+    return make_handler(lambda: service)(json.loads(path.read_text()), LambdaContext())
+
+
+@pytest.mark.parametrize("path", [p for p in EVENTS if p.stem not in PAGES], ids=lambda p: p.stem)
+def test_an_event_is_answered_with_success_in_the_promised_shape(path: Path, service: FakeService) -> None:
+    answer = answered(path, service)
+    if "statusCode" in answer:
+        assert answer["statusCode"] == 200
+        answer = json.loads(answer["body"])
+    assert len(service.calls) == 1
+    check_answer(service.calls[0][0], answer)
+
+
+@pytest.mark.parametrize(("name", "kind"), PAGES.items())
+def test_a_page_is_served_without_calling_an_operation(name: str, kind: str, service: FakeService) -> None:
+    answer = answered(REPOSITORY / "events" / f"{name}.json", service)
+    assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (200, kind)
+    assert service.calls == []
+
+
+def test_there_is_an_event_for_every_operation_and_for_every_source() -> None:
+    events = {path.stem: json.loads(path.read_text()) for path in EVENTS}
+    assert {event["operation"] for event in events.values() if "operation" in event} == set(OPERATIONS)
+    for source in ("apigw_v1_", "apigw_v2_", "function_url_", "emulator_seed_", "short_form_"):
+        assert any(name.startswith(source) for name in events), source

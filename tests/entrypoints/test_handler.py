@@ -1,0 +1,97 @@
+"""`lambda_handler`: what a cold start loads, and what Lambda lets through."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from regelate.errors import NotFound
+from regelate.handler import MAX_ANSWER_BYTES, make_handler
+from tests.entrypoints.fakes import REPOSITORY, FakeService, LambdaContext
+
+HEAVY = ("boto3", "botocore", "duckdb", "numpy", "pandas", "pyarrow", "pyiceberg", "rich", "sqlalchemy")
+PROGRAM = """
+import json, sys
+from regelate.handler import lambda_handler
+class Context:
+    function_name, memory_limit_in_mb, invoked_function_arn, aws_request_id = "f", 128, "arn", "r"
+after_import = [m for m in {heavy!r} if m in sys.modules]
+path = {{"httpMethod": "GET", "path": "/openapi.json"}}
+answers = [lambda_handler(event, Context()) for event in (path, {{"operation": "SWEEP"}}, {{"operation": "WRITE"}})]
+after_refusals = [m for m in {heavy!r} if m in sys.modules]
+print(json.dumps([after_import, after_refusals, answers[0]["statusCode"], [a["error"]["code"] for a in answers[1:]]]))
+"""
+
+
+def test_importing_the_handler_and_refusing_a_request_load_no_engine_and_no_catalog() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(heavy=HEAVY)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=REPOSITORY / "src",
+        env={"REGELATE_CONFIG": str(REPOSITORY / "config.json"), "HOME": "/nonexistent"},
+    )
+    assert json.loads(finished.stdout) == [[], [], 200, ["UNKNOWN_OPERATION", "MISSING_FIELD"]]
+
+
+def as_v2(operation: str) -> dict[str, Any]:
+    context = {"stage": "$default", "http": {"method": "POST", "path": "/database"}, "requestId": "r"}
+    body = json.dumps({"operation": operation, "tenant_id": "t", "table": "users"})
+    return {"version": "2.0", "rawPath": "/database", "headers": {}, "requestContext": context, "body": body}
+
+
+@pytest.mark.parametrize("text", ['"', "ä", "𝄞", "x"])
+@pytest.mark.parametrize("http", [True, False])
+def test_an_answer_that_lambda_would_refuse_becomes_413_with_the_limit(text: str, http: bool) -> None:
+    service = FakeService(preset=["default.users"])
+    event = as_v2("QUERY") if http else {"operation": "QUERY", "tenant_id": "t", "table": "users"}
+    handler = make_handler(lambda: service)
+    for rows in (10, 20, 40, 80, 160):
+        service.tables["default.users"].rows = [{"a": text * 50_000}] * rows
+        answer = handler(event, LambdaContext())
+        assert len(json.dumps(answer)) <= MAX_ANSWER_BYTES
+        body = json.loads(answer["body"]) if http else answer
+        if not body["success"]:
+            assert body["error"]["code"] == "RESULT_TOO_LARGE"
+            assert body["error"]["details"]["max_bytes"] == MAX_ANSWER_BYTES
+            assert answer.get("statusCode", 413) == 413
+            return
+    pytest.fail("no answer was too large")
+
+
+def test_an_answer_just_inside_the_limit_passes_whole() -> None:
+    service = FakeService(preset=["default.users"])
+    service.tables["default.users"].rows = [{"a": "x" * 6_200_000}]
+    answer = make_handler(lambda: service)(as_v2("QUERY"), LambdaContext())
+    assert answer["statusCode"] == 200
+
+
+def test_what_json_cannot_say_is_an_internal_error_and_not_a_broken_answer(log_lines: Any) -> None:
+    service = FakeService(preset=["default.users"])
+    service.tables["default.users"].rows = [{"a": float("nan")}]
+    answer = make_handler(lambda: service)(as_v2("QUERY"), LambdaContext())
+    assert (answer["statusCode"], json.loads(answer["body"])["error"]["code"]) == (500, "INTERNAL_ERROR")
+    assert "ValueError" in log_lines()[-1]["stack"]
+
+
+def test_a_fault_of_the_service_keeps_its_code_status_and_details() -> None:
+    service = FakeService()
+
+    def gone(spec: object) -> None:
+        raise NotFound("SNAPSHOT_NOT_FOUND", "no snapshot 7", snapshot_id=7)
+
+    service.before_query = gone
+    answer = make_handler(lambda: service)(as_v2("QUERY"), LambdaContext())
+    body = json.loads(answer["body"])
+    assert answer["statusCode"] == 404
+    assert body["error"] == {
+        "code": "SNAPSHOT_NOT_FOUND",
+        "message": "no snapshot 7",
+        "retryable": False,
+        "details": {"snapshot_id": 7},
+    }

@@ -1,0 +1,311 @@
+"""`regelate serve` over real sockets on 127.0.0.1: concurrency, limits, the emulator's path, a graceful stop."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from regelate.entrypoints.serve import INVOCATIONS_PATH, Server
+from tests.entrypoints.fakes import REPOSITORY, FakeService, settings_for
+
+QUERY = {"operation": "QUERY", "tenant_id": "t", "table": "users"}
+
+
+@contextmanager
+def serving(service: FakeService) -> Iterator[Server]:
+    server = Server("127.0.0.1", 0, service)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        if not server.stopping:
+            server.stop()
+        thread.join()
+
+
+@pytest.fixture
+def server(service: FakeService) -> Iterator[Server]:
+    with serving(service) as made:
+        yield made
+
+
+def talk(server: Server, request: bytes) -> bytes:
+    """Send raw bytes and return everything that comes back until the server closes."""
+    with socket.create_connection(server.server_address[:2], timeout=30) as connection:
+        connection.sendall(request)
+        answer = b""
+        while piece := connection.recv(65_536):
+            answer += piece
+        return answer
+
+
+def error_in(raw: bytes) -> tuple[int, str]:
+    head, _, body = raw.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)["error"]["code"]
+
+
+def test_every_route_answers_as_behind_an_api_gateway(server: Server) -> None:
+    with httpx.Client(base_url=server.url) as client:
+        assert client.post("/database", json=QUERY).json()["row_count"] == 0
+        assert client.get("/health").json()["success"] is True
+        assert client.get("/openapi.json").json()["openapi"] == "3.1.0"
+        assert client.get("/docs").headers["content-type"].startswith("text/html")
+        short = {"table": "sales", "strategy": "time-series", "options": {"target_file_size": "1GB", "max_cost": 10.0}}
+        assert client.post("/api/v1/compact", json=short).json()["compacted"] is True
+        assert client.get("/nowhere").status_code == 404
+        wrong = client.put("/database", json={})
+        assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+        assert client.head("/health").content == b""
+
+
+def test_one_connection_serves_many_requests(server: Server) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port)
+    for _ in range(3):
+        connection.request("POST", "/database", json.dumps(QUERY))
+        first = connection.sock
+        answer = connection.getresponse()
+        assert (answer.status, json.loads(answer.read())["success"]) == (200, True)
+        assert connection.sock is first
+    connection.close()
+
+
+def test_the_emulators_path_takes_an_event_and_answers_as_lambda_would(server: Server) -> None:
+    events = {path.stem: json.loads(path.read_text()) for path in (REPOSITORY / "events").glob("emulator_seed_*.json")}
+    with httpx.Client(base_url=server.url) as client:
+        created = client.post(INVOCATIONS_PATH, json=events["emulator_seed_create"]).json()
+        assert json.loads(created["body"])["created"] is False
+        compacted = client.post(INVOCATIONS_PATH, json=events["emulator_seed_compact"]).json()
+        assert json.loads(compacted["body"])["stats"]["files_before"] == 15
+        assert client.post(INVOCATIONS_PATH, json=QUERY).json()["row_count"] == 0
+        unknown = client.post(INVOCATIONS_PATH, json={"Records": []})
+        assert (unknown.status_code, unknown.headers["x-amz-function-error"]) == (200, "Unhandled")
+        assert unknown.json()["errorType"] == "InvalidRequest"
+        assert client.post(INVOCATIONS_PATH, content="{").json()["error"]["code"] == "INVALID_JSON"
+        assert client.get(INVOCATIONS_PATH).status_code == 404
+
+
+def test_five_writes_by_the_emulators_path_recommend_a_compaction_at_the_fifth(server: Server) -> None:
+    event = json.loads((REPOSITORY / "events" / "emulator_seed_write.json").read_text())
+    with httpx.Client(base_url=server.url) as client:
+        answers = [json.loads(client.post(INVOCATIONS_PATH, json=event).json()["body"]) for _ in range(5)]
+    assert [answer["compaction_recommended"] for answer in answers] == [False] * 4 + [True]
+
+
+def test_the_emulators_path_is_closed_where_callers_must_prove_their_tenant() -> None:
+    settings = settings_for("production", REGELATE_CONFIG="").model_copy(update={"tenants": ("acme",)})
+    direct = {"operation": "QUERY", "tenant_id": "acme", "table": "users"}
+    forged = {
+        **json.loads((REPOSITORY / "events" / "apigw_v2_write.json").read_text()),
+        "body": json.dumps({**direct, "tenant_id": "acme"}),
+    }
+    service = FakeService(settings, preset=["acme__default.users"])
+    with serving(service) as server, httpx.Client(base_url=server.url) as client:
+        for event in (direct, forged):
+            assert client.post(INVOCATIONS_PATH, json=event).status_code == 404
+        assert client.post("/database", json=direct).status_code == 403
+    assert service.calls == []
+
+
+def test_sixteen_requests_at_once_are_in_their_operations_together_and_all_answered(service: FakeService) -> None:
+    together = threading.Barrier(16, timeout=60)
+    service.before_query = lambda spec: together.wait()
+
+    def ask(number: int) -> tuple[str, str]:
+        request_id = f"r-{number}"
+        event = {"httpMethod": "POST", "path": "/database", "body": json.dumps({**QUERY, "request_id": request_id})}
+        with httpx.Client(base_url=server.url, timeout=60) as client:
+            if number % 2:
+                return request_id, client.post("/database", json={**QUERY, "request_id": request_id}).json()[
+                    "request_id"
+                ]
+            return request_id, json.loads(client.post(INVOCATIONS_PATH, json=event).json()["body"])["request_id"]
+
+    with serving(service) as server, ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(ask, range(16)))
+    assert all(asked == answered for asked, answered in answers)
+    assert len(service.calls) == 16
+
+
+def test_a_body_beyond_the_limit_is_413_and_a_client_that_sends_it_all_gets_to_read_that(server: Server) -> None:
+    limit = 6 * 1024 * 1024
+    request = b"POST /database HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (4 * limit) + b" " * (4 * limit)
+    raw = talk(server, request)
+    assert error_in(raw) == (413, "PAYLOAD_TOO_LARGE")
+    assert b"Connection: close" in raw
+    assert str(limit).encode() in raw
+
+
+def test_a_client_that_asks_first_is_told_413_before_it_sends_the_body(server: Server) -> None:
+    head = b"POST /database HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
+    assert error_in(talk(server, head % 7_000_000)) == (413, "PAYLOAD_TOO_LARGE")
+
+
+def test_a_client_that_asks_first_is_told_to_go_on_with_a_body_that_fits(server: Server) -> None:
+    body = json.dumps(QUERY).encode()
+    head = (
+        b"POST /database HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
+    )
+    with socket.create_connection(server.server_address[:2], timeout=30) as connection:
+        connection.sendall(head % len(body))
+        assert connection.recv(1_000).startswith(b"HTTP/1.1 100 Continue")
+        connection.sendall(body)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        (b"", 411, "LENGTH_REQUIRED"),
+        (b"Transfer-Encoding: chunked\r\n", 411, "LENGTH_REQUIRED"),
+        (b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n", 411, "LENGTH_REQUIRED"),
+        (b"Content-Length: -1\r\n", 400, "INVALID_REQUEST"),
+        (b"Content-Length: 2\r\nContent-Length: 3\r\n", 400, "INVALID_REQUEST"),
+        (b"Content-Length: \xc2\xb2\r\n", 400, "INVALID_REQUEST"),
+        (b"Content-Length: 2\r\nOrigin: https://elsewhere.example\r\n", 403, "FORBIDDEN"),
+    ],
+)
+def test_a_request_whose_body_cannot_be_trusted_is_refused_and_its_connection_ends(
+    server: Server, service: FakeService, headers: bytes, status: int, code: str
+) -> None:
+    request = b"POST /database HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n{}" + b"POST /database HTTP/1.1\r\n\r\n"
+    with socket.create_connection(server.server_address[:2], timeout=30) as connection:
+        connection.sendall(request)
+        connection.shutdown(socket.SHUT_WR)
+        raw = b""
+        while piece := connection.recv(65_536):
+            raw += piece
+    assert error_in(raw) == (status, code)
+    assert service.calls == []
+
+
+def test_a_page_of_our_own_may_send_requests(server: Server) -> None:
+    answer = httpx.post(f"{server.url}/database", json=QUERY, headers={"Origin": server.url})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status", "code"),
+    [
+        (b"BREW /pot HTTP/1.1\r\nHost: x\r\n\r\n", 405, "METHOD_NOT_ALLOWED"),
+        (b"GET\r\n\r\n", 400, "INVALID_REQUEST"),
+        (b"GET / HTTP/9.9\r\n\r\n", 505, "INVALID_REQUEST"),
+        (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", 414, "INVALID_REQUEST"),
+    ],
+)
+def test_what_is_not_http_is_refused_in_the_houses_shape(
+    server: Server, request_line: bytes, status: int, code: str
+) -> None:
+    assert error_in(talk(server, request_line)) == (status, code)
+
+
+def test_a_body_that_is_not_utf_8_is_the_callers_fault(server: Server) -> None:
+    answer = httpx.post(f"{server.url}/database", content=json.dumps(QUERY).encode("utf-16"))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "INVALID_JSON")
+
+
+def test_a_client_that_hangs_up_within_its_body_harms_nobody(server: Server) -> None:
+    with socket.create_connection(server.server_address[:2]) as connection:
+        connection.sendall(b"POST /database HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    assert httpx.get(f"{server.url}/health").status_code == 200
+
+
+def test_each_request_has_one_access_line_in_json(service: FakeService, log_lines: Any) -> None:
+    with serving(service) as server:
+        httpx.get(f"{server.url}/health?token=abcdefgh")
+        httpx.post(f"{server.url}/database", content=b"{")
+    lines = [line for line in log_lines() if line["message"] == "access"]
+    assert [(line["method"], line["path"], line["status"]) for line in lines] == [
+        ("GET", "/health", 200),
+        ("POST", "/database", 400),
+    ]
+
+
+def test_stop_answers_what_is_under_way_ends_idle_connections_and_takes_no_more(service: FakeService) -> None:
+    inside, go_on = threading.Event(), threading.Event()
+
+    def wait(spec: object) -> None:
+        inside.set()
+        assert go_on.wait(60)
+
+    service.before_query = wait
+    with serving(service) as server, ThreadPoolExecutor(2) as pool:
+        idle = socket.create_connection(server.server_address[:2], timeout=30)
+        idle.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert idle.recv(65_536).startswith(b"HTTP/1.1 200")
+        busy = pool.submit(httpx.post, f"{server.url}/database", json=QUERY, timeout=60)
+        assert inside.wait(60)
+        stopping = pool.submit(server.stop)
+        assert idle.recv(1) == b""
+        go_on.set()
+        assert busy.result().json()["success"] is True
+        stopping.result()
+        with pytest.raises(ConnectionError):
+            socket.create_connection(server.server_address[:2])
+        idle.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_serve_after_the_request_under_way(number: signal.Signals) -> None:
+    program = (
+        "from regelate.entrypoints.serve import serve\n"
+        "from tests.entrypoints.fakes import FakeService\n"
+        "service = FakeService(preset=['default.users'])\n"
+        "service.before_query = lambda spec: print('inside', flush=True) or input()\n"
+        "serve('127.0.0.1', 0, service, on_ready=lambda url: print(url, flush=True))\n"
+        "print('stopped', flush=True)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY / 'src'}{os.pathsep}{REPOSITORY}"}
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        ) as process,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        url = urlsplit(process.stdout.readline().strip())
+        answer = pool.submit(httpx.post, f"{url.geturl()}/database", json=QUERY, timeout=60)
+        assert process.stdout.readline() == "inside\n"
+        process.send_signal(number)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert answer.result().json()["success"] is True
+        assert process.stdout.readline() == "stopped\n"
+        assert process.wait(60) == 0
+
+
+def test_a_taken_port_is_an_error_at_once(server: Server) -> None:
+    with pytest.raises(OSError, match="in use"):
+        Server("127.0.0.1", server.server_port, FakeService())
+
+
+def test_bytes_that_are_no_text_reach_the_parser_as_they_are(server: Server) -> None:
+    event = {
+        "httpMethod": "POST",
+        "path": "/database",
+        "isBase64Encoded": True,
+        "body": base64.b64encode(json.dumps(QUERY).encode()).decode(),
+    }
+    answer = httpx.post(f"{server.url}{INVOCATIONS_PATH}", json=event).json()
+    assert answer["statusCode"] == 200

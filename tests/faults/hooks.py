@@ -1,0 +1,76 @@
+"""An application into whose operations a test can step: after the table is loaded, and before each commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog.sql import SqlCatalog
+
+from regelate.adapters.clock import SystemClock
+from regelate.adapters.iceberg.session import TableSession
+from regelate.settings import load_settings
+from regelate.tenancy import Address
+from regelate.wiring import Application
+
+Hook = Callable[[], object]
+
+
+class HookedCatalog(SqlCatalog):
+    """A real catalog that lets the test act when a commit is on its way, and when it has landed.
+
+    Each hook of a list serves one commit; one that raises after it is a reply that was lost.
+    """
+
+    before_commit: list[Hook]
+    after_commit: list[Hook]
+
+    def commit_table(self, *arguments: Any, **options: Any) -> Any:
+        if self.before_commit:
+            self.before_commit.pop(0)()
+        response = super().commit_table(*arguments, **options)
+        if self.after_commit:
+            self.after_commit.pop(0)()
+        return response
+
+
+class PatientClock(SystemClock):
+    """Waits no time between attempts, and remembers how often it was asked to."""
+
+    def __init__(self) -> None:
+        self.sleeps = 0
+
+    def sleep(self, seconds: float) -> None:
+        self.sleeps += 1
+
+
+class HookedApplication(Application):
+    """The application as wired, over a hooked catalog of the same name and place."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(load_settings({"REGELATE_HOME": str(folder)}))
+        self.folder = folder
+        self.after_load: list[Hook] = []
+        self.clock = PatientClock()
+
+    @cached_property
+    def hooked(self) -> HookedCatalog:
+        warehouse = self.folder / "warehouse"
+        warehouse.mkdir(parents=True, exist_ok=True)
+        uri = f"sqlite:///{self.folder}/catalog.db?timeout=30"
+        made = HookedCatalog("local", uri=uri, warehouse=warehouse.as_uri())
+        made.before_commit, made.after_commit = [], []
+        return made
+
+    def catalog(self, name: str | None = None) -> HookedCatalog:
+        return self.hooked
+
+    @contextmanager
+    def _session(self, address: Address) -> Iterator[TableSession]:
+        with super()._session(address) as session:
+            if self.after_load:
+                self.after_load.pop(0)()
+            yield session
