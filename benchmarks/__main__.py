@@ -1,0 +1,248 @@
+"""`python -m benchmarks [--quick] [NAME...]`: every question, side by side in one run, written to
+benchmarks/results."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lake import copy_lake, make_table, write_files
+
+RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """One ratio that was promised, what came out, and between which measurements."""
+
+    name: str
+    ratio: float
+    limit: float | None
+
+    @property
+    def verdict(self) -> str:
+        if self.limit is None:
+            return "no limit promised"
+        return "met" if self.ratio <= self.limit else "NOT MET"
+
+
+class Lake:
+    """A lake that is put back to what it was before every measurement."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._kept = home.with_name(home.name + ".kept")
+
+    def keep(self) -> None:
+        copy_lake(self.home, self._kept)
+
+    def restore(self) -> None:
+        copy_lake(self._kept, self.home)
+
+    def measure(self, worker: str, *options: str) -> dict[str, Any]:
+        self.restore()
+        paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.workers", worker, str(self.home), *options],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": paths},
+        )
+        if done.returncode:
+            raise SystemExit(f"{worker} failed:\n{done.stderr[-2000:]}")
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return found
+
+
+def interleaved(runs: int, measurements: dict[str, Callable[[], dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """Measure A B C A B C ...: a drift of the machine touches all alike."""
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in measurements}
+    for number in range(runs):
+        for name, measure in measurements.items():
+            found[name].append(measure())
+            seconds, peak = found[name][-1]["seconds"], found[name][-1]["peak_mb"]
+            print(f"  run {number + 1}/{runs} {name:24} {seconds:8.2f} s {peak:8.0f} MB", flush=True)
+    return found
+
+
+def median(found: Sequence[dict[str, Any]], key: str) -> float:
+    return statistics.median(f[key] for f in found)
+
+
+def paired(left: Sequence[dict[str, Any]], right: Sequence[dict[str, Any]], key: str) -> float:
+    """Return the median of the ratios of neighbours in time."""
+    return statistics.median(a[key] / b[key] for a, b in zip(left, right, strict=True))
+
+
+def speed(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Promise]]:
+    """How close is COMPACT to a bare DuckDB COPY of the same files, and how far from doing it by hand?"""
+    files, rows = (100, 20_000) if quick else (400, 64_000)
+    lake = Lake(work / "speed")
+    make_table(lake.home, write_files(lake.home / "files", files, rows))
+    lake.keep()
+    found = interleaved(
+        runs,
+        {
+            "regelate COMPACT": lambda: lake.measure("compact"),
+            "DuckDB COPY": lambda: lake.measure("duckdb-copy"),
+            "PyIceberg overwrite": lambda: lake.measure("pyiceberg-overwrite"),
+        },
+    )
+    ours = found["regelate COMPACT"]
+    promises = [
+        Promise(name="time / bare DuckDB COPY", ratio=paired(ours, found["DuckDB COPY"], "seconds"), limit=1.25),
+        Promise(
+            name="time / PyIceberg read all and overwrite",
+            ratio=paired(ours, found["PyIceberg overwrite"], "seconds"),
+            limit=None,
+        ),
+        Promise(
+            name="peak memory / PyIceberg read all and overwrite",
+            ratio=paired(ours, found["PyIceberg overwrite"], "peak_mb"),
+            limit=None,
+        ),
+    ]
+    return {"files": files, "rows": files * rows, **found}, promises
+
+
+def memory(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Promise]]:
+    """Does peak memory stay flat when there is 16 times the data?"""
+    base, rows = (16, 20_000) if quick else (128, 64_000)
+    lakes = {}
+    for name, files in (("1x data", base), ("16x data", base * 16)):
+        lake = Lake(work / name.replace(" ", "-"))
+        make_table(lake.home, write_files(lake.home / "files", files, rows))
+        lake.keep()
+        lakes[name] = lake
+    found = interleaved(
+        min(runs, 3), {name: lambda lake=lake: lake.measure("compact", "1024", "16") for name, lake in lakes.items()}
+    )
+    ratio = paired(found["16x data"], found["1x data"], "peak_mb")
+    return {"files": base, "rows_per_file": rows, **found}, [
+        Promise(name="peak memory at 16x the data", ratio=ratio, limit=1.15)
+    ]
+
+
+def healthy(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Promise]]:
+    """Does COMPACT of the same small files take longer beside 16 times as many healthy ones?"""
+    small, base = (100, 20) if quick else (1000, 500)
+    lakes = {}
+    for name, count in (("1x healthy", base), ("16x healthy", base * 16)):
+        lake = Lake(work / name.replace(" ", "-"))
+        paths = write_files(lake.home / "files", small, 2_000)
+        table = make_table(lake.home, paths)
+        add_healthy(table, paths[0], count)
+        lake.keep()
+        lakes[name] = lake
+    found = interleaved(
+        runs, {name: lambda lake=lake: lake.measure("compact", "2048", "16") for name, lake in lakes.items()}
+    )
+    ratio = paired(found["16x healthy"], found["1x healthy"], "seconds")
+    return {"small": small, "healthy": base, **found}, [
+        Promise(name="time with 16x the healthy files", ratio=ratio, limit=1.30)
+    ]
+
+
+def add_healthy(table: Any, like: str, count: int) -> None:
+    """Append entries that the metadata calls 16 MB each; COMPACT must not open them, so no file need be there."""
+    from pyiceberg.manifest import DataFile
+
+    file = next(t.file for t in table.scan().plan_files() if t.file.file_path.endswith(Path(like).name))
+    step = -(-count // 20)
+    for low in range(0, count, step):
+        with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+            for number in range(low, min(low + step, count)):
+                copy = DataFile.from_args(
+                    content=file.content,
+                    file_path=file.file_path.replace(".parquet", f"-healthy-{number}.parquet"),
+                    file_format=file.file_format,
+                    partition=file.partition,
+                    record_count=100_000,
+                    file_size_in_bytes=16 * 1024 * 1024,
+                    column_sizes=file.column_sizes,
+                    value_counts=file.value_counts,
+                    null_value_counts=file.null_value_counts,
+                    nan_value_counts=None,
+                    lower_bounds=file.lower_bounds,
+                    upper_bounds=file.upper_bounds,
+                )
+                copy.spec_id = file.spec_id
+                append.append_data_file(copy)
+
+
+QUESTIONS = {"speed": speed, "memory": memory, "healthy": healthy}
+
+
+def machine() -> dict[str, Any]:
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "processors": os.cpu_count(),
+        "memory_gb": round(memory_gb, 1),
+        "system": platform.platform(terse=True),
+        "python": platform.python_version(),
+        "load_at_start": os.getloadavg()[0],
+    }
+
+
+def report(name: str, question: str, details: dict[str, Any], promises: Sequence[Promise], quick: bool) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    when = datetime.now(UTC).strftime("%Y-%m-%d")
+    host = machine()
+    lines = [
+        f"# {name}: {question}",
+        "",
+        f"{when}, {host['processors']} processors, {host['memory_gb']} GB, "
+        f"Python {host['python']}{', QUICK sizes' if quick else ''}.",
+        "",
+    ]
+    lines += ["| measurement | median s | median peak MB | runs |", "|---|---|---|---|"]
+    for key, runs in details.items():
+        if isinstance(runs, list):
+            lines.append(f"| {key} | {median(runs, 'seconds'):.2f} | {median(runs, 'peak_mb'):.0f} | {len(runs)} |")
+    lines += ["", "| ratio (median of pairs) | is | promised | verdict |", "|---|---|---|---|"]
+    for p in promises:
+        lines.append(f"| {p.name} | {p.ratio:.2f} | {p.limit or '-'} | {p.verdict} |")
+    text = "\n".join(lines) + "\n"
+    print(text)
+    suffix = "-quick" if quick else ""
+    (RESULTS / f"{name}{suffix}.md").write_text(text)
+    body = {"machine": host, "date": when, **details}
+    (RESULTS / f"{name}{suffix}.json").write_text(json.dumps(body, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(QUESTIONS)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
+    parser.add_argument("--runs", type=int, default=5)
+    given = parser.parse_args()
+    unknown = set(given.names) - set(QUESTIONS)
+    if unknown:
+        parser.error(f"unknown benchmark: {', '.join(sorted(unknown))}")
+    for name in given.names or QUESTIONS:
+        question = QUESTIONS[name]
+        print(f"{name}: {question.__doc__}", flush=True)
+        work = Path(tempfile.mkdtemp(prefix=f"regelate-bench-{name}-"))
+        try:
+            details, promises = question(work, given.runs, given.quick)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        report(name, question.__doc__ or "", details, promises, given.quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""What is measured, each as a process of its own: `python -m benchmarks.workers NAME HOME ...` prints one JSON line."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lake import MB, open_catalog
+
+TARGET_MB = 128
+MEMORY_MB = 2048
+THREADS = 2
+
+
+def compact(home: Path, *options: str) -> dict[str, Any]:
+    """Our COMPACT, through the application, with its own imports before the clock starts."""
+    from regelate.settings import load_settings
+    from regelate.tenancy import Address
+    from regelate.wiring import Application
+
+    memory = int(options[0]) if options else MEMORY_MB
+    target = int(options[1]) if len(options) > 1 else TARGET_MB
+    settings = load_settings({"REGELATE_HOME": str(home), "REGELATE_CONFIG": _config(home, memory)})
+    application = Application(settings)
+    address = Address(tenant_id="default", catalog="local", ident="bench.events", table="events")
+    application.table_health(address, explain=False)
+    before = time.perf_counter()
+    answer = application.compact(
+        address,
+        {"target_file_size_mb": target, "expire_snapshots": False},
+        request_id="bench",
+        idempotency_key=None,
+    )
+    seconds = time.perf_counter() - before
+    return {"seconds": seconds, "status": answer["status"], "stats": answer["stats"]}
+
+
+def duckdb_copy(home: Path, *_: str) -> dict[str, Any]:
+    """The floor: a bare COPY of the same files by DuckDB, same threads, memory, codec and row groups."""
+    import duckdb
+
+    from regelate.adapters.duckdb.sql import row_group_rows
+
+    paths = _live_files(home)
+    size = sum(Path(p).stat().st_size for p in paths)
+    connection = duckdb.connect(config={"threads": str(THREADS), "memory_limit": f"{MEMORY_MB}MB"})
+    rows = connection.execute("SELECT sum(num_rows) FROM parquet_file_metadata(?)", [paths]).fetchone()
+    group = row_group_rows(int(rows[0]) if rows else 0, size, _columns(home), MEMORY_MB * MB // (2 * THREADS))
+    target = home / "copied.parquet"
+    before = time.perf_counter()
+    connection.execute(
+        f"COPY (SELECT * FROM read_parquet({paths!r})) TO '{target}' "
+        f"(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {group})"
+    )
+    seconds = time.perf_counter() - before
+    target.unlink()
+    return {"seconds": seconds}
+
+
+def pyiceberg_overwrite(home: Path, *_: str) -> dict[str, Any]:
+    """What one would write by hand: read all with PyIceberg, overwrite all."""
+    table = open_catalog(home).load_table("bench.events")
+    before = time.perf_counter()
+    table.overwrite(table.scan().to_arrow())
+    return {"seconds": time.perf_counter() - before}
+
+
+def _live_files(home: Path) -> list[str]:
+    table = open_catalog(home).load_table("bench.events")
+    return [t.file.file_path.removeprefix("file://") for t in table.scan().plan_files()]
+
+
+def _columns(home: Path) -> tuple[Any, ...]:
+    from regelate.adapters.iceberg.schema import columns_of
+
+    return columns_of(open_catalog(home).load_table("bench.events").schema())
+
+
+def _config(home: Path, memory_mb: int) -> str:
+    path = home / "bench-config.json"
+    catalog = {
+        "type": "sql",
+        "uri": f"sqlite:///{home}/catalog.db?timeout=60",
+        "warehouse": str(home / "warehouse"),
+        "namespace_template": "{namespace}",
+    }
+    section = {
+        "auth": "none",
+        "tenants": "*",
+        "default_catalog": "local",
+        "catalogs": {"local": catalog},
+        "placement": {"memory_mb": memory_mb, "threads": THREADS},
+    }
+    path.write_text(json.dumps({"environments": {"development": section}}))
+    return str(path)
+
+
+WORKERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "compact": compact,
+    "duckdb-copy": duckdb_copy,
+    "pyiceberg-overwrite": pyiceberg_overwrite,
+}
+
+if __name__ == "__main__":
+    found = WORKERS[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
+    found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MB
+    print(json.dumps(found))
