@@ -1,0 +1,74 @@
+# Needs python3 (3.11 or newer) and make, nothing else. Everything lands in .venv; nothing outside this folder changes.
+
+PYTHON ?= python3
+UV ?= uv
+PYTEST_ARGS ?=
+UPGRADE ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 10 --timeout 60
+# The lists are complete, so pip has nothing to resolve (--no-deps); `pip check` proves it afterwards. What comes as
+# source is built by the pinned setuptools of build.txt, not by one that pip would fetch unhashed. Byte code is made at
+# the first import: compiling all of it here, module after module, would cost half a minute.
+INSTALL := $(PIP) install --quiet --no-deps --no-build-isolation --no-compile --use-pep517
+# An older pip gives up on a download that breaks off halfway; what has arrived is in its cache.
+thrice = for try in 1 2 3; do $(1) && exit 0; echo "try $$try of 3 failed" >&2; done; exit 1
+COMPILE := $(UV) --no-config pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --no-header
+CUT := $(COMPILE) --generate-hashes --constraints requirements/constraints.txt
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install demo test lint bench serve golden requirements clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(VENV)/.installed ## make .venv from the pinned, hashed lists
+
+$(VENV)/.requirements: requirements/build.txt requirements/dev.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python %d.%d is too old: make PYTHON=python3.11" % sys.version_info[:2])'
+	$(PYTHON) -m venv --clear $(VENV)
+	@$(call thrice,$(INSTALL) --require-hashes -r requirements/build.txt)
+	@echo "installing requirements/dev.txt (a minute or so)"
+	@$(call thrice,$(INSTALL) --require-hashes -r requirements/dev.txt)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.requirements pyproject.toml
+	$(INSTALL) --editable .
+	$(PIP) check
+	@touch $@
+
+demo: install ## heal a table of real flights before your eyes
+	$(BIN)/regelate demo
+
+test: install ## run the tests, all but the slow ones
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(PYTEST_ARGS)
+
+lint: install ## ruff, mypy --strict on src, and the floors (import-linter)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: install ## measure; the figures land in benchmarks/results
+	$(BIN)/python -m benchmarks
+
+serve: install ## the API on localhost
+	$(BIN)/regelate serve
+
+golden: install ## rewrite the golden answers; read the diff afterwards
+	$(BIN)/python -m pytest tests/golden --rewrite-golden
+
+# constraints.txt is the one resolution and every list is cut from it: any two can be installed side by side.
+requirements: ## regenerate requirements/*.txt with uv (UPGRADE=--upgrade takes newer versions)
+	$(COMPILE) $(UPGRADE) --no-annotate --all-extras pyproject.toml requirements/build.in -o requirements/constraints.txt
+	$(CUT) requirements/build.in -o requirements/build.txt
+	$(CUT) pyproject.toml -o requirements/base.txt
+	$(CUT) pyproject.toml --extra dev --extra demo --extra report -o requirements/dev.txt
+	$(CUT) pyproject.toml --extra aws -o requirements/aws.txt
+	$(CUT) pyproject.toml --extra spark -o requirements/spark.txt
+
+clean: ## remove the environment, builds and caches
+	rm -rf $(VENV) build dist src/regelate.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
