@@ -124,6 +124,18 @@ def test_a_position_delete_without_bounds_drops_only_the_groups_whose_files_it_n
     assert len(model_rows(table)) == 34
 
 
+def test_a_position_delete_of_a_partition_that_is_not_compacted_is_not_even_opened(lake: Lake, table: Table) -> None:
+    def meanwhile() -> None:
+        other = fresh(table)
+        add_position_deletes(other, {of("x", table)[0]: [0]}, exact_bounds=False)
+        for path in live_delete_paths(other.refresh()):
+            local_path(path).unlink()
+
+    answer = lake.compact(table, between=meanwhile, partition_filter={"p": "y"})
+    assert answer["status"] == "COMPLETED"
+    assert len(of("y", table)) == 1
+
+
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_t9_an_equality_delete_meanwhile_still_applies_to_the_rewritten_rows(lake: Lake, everywhere: bool) -> None:
     table = lake.table(SCHEMA)

@@ -60,6 +60,7 @@ def test_row_18_a_table_without_rows_has_nothing_to_do_and_says_why(
             assert answer["stats"] is None
         planned = stack.ok("COMPACT", "t", dry_run=True)
         assert (planned["status"], planned["reason"], planned["plan"]["groups"]) == ("PLANNED", reason, 0)
+        assert (planned["plan"]["plan_id"] is None) == (reason == "NO_SNAPSHOT")
         found = stack.ok("QUERY", "t")
         assert (found["rows"], found["truncated"]) == ([], False)
         assert [column["name"] for column in found["columns"]] == ["id", "v"]

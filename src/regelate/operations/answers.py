@@ -60,7 +60,7 @@ def compacted(outcome: CompactOutcome, *, with_plan: bool) -> Fields:
 
 def planned(plan: CompactionPlan) -> Fields:
     return {
-        "plan_id": plan.plan_id,
+        "plan_id": plan.plan_id if plan.starting_snapshot_id is not None else None,
         "reason": plan.reason.value,
         "starting_snapshot_id": plan.starting_snapshot_id,
         "groups": len(plan.groups),

@@ -166,7 +166,7 @@ class IcebergCommitter:
             missing_inputs=_missing_inputs(base, groups, manifests, entries),
             new_deletes=new_deletes,
             missing_deletes=frozenset(known - live_deletes.keys()),
-            referenced={d.path: self._referenced(d) for d in new_deletes if _needs_reading(d)},
+            referenced={d.path: self._referenced(d) for d in new_deletes if _needs_reading(d, groups)},
             returned_fields=frozenset(
                 i for i in metadata.schema().field_ids - self._read_as.field_ids if i <= self._last_column_id
             ),
@@ -275,5 +275,8 @@ def _missing_inputs(
     return frozenset(moved - {data_file.path for _, data_file in entries.data_files(fresh)})
 
 
-def _needs_reading(delete: DeleteFile) -> bool:
-    return delete.content is DeleteContent.POSITION and delete.exact_reference is None
+def _needs_reading(delete: DeleteFile, groups: Sequence[FileGroup]) -> bool:
+    """Only a position delete of a planned partition that does not say which file it is for: others cannot hit one."""
+    if delete.content is not DeleteContent.POSITION or delete.exact_reference is not None:
+        return False
+    return any(delete.partition == group.partition for group in groups)
