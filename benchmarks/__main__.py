@@ -161,6 +161,24 @@ def healthy(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Pr
     ]
 
 
+def strict(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Promise]]:
+    """What does `verify: strict` cost, in time and in memory?"""
+    files, rows = (20, 20_000) if quick else (220, 20_000)
+    lake = Lake(work / "strict")
+    paths = write_files(lake.home / "files", files, rows)
+    size = sum(Path(path).stat().st_size for path in paths)
+    make_table(lake.home, paths)
+    lake.keep()
+    found = interleaved(
+        runs, {name: lambda name=name: lake.measure("compact", "1024", "16", name) for name in ("fast", "strict")}
+    )
+    promises = [
+        Promise(name=f"{text}, strict / fast", ratio=paired(found["strict"], found["fast"], key), limit=None)
+        for text, key in (("time", "seconds"), ("peak memory", "peak_mb"))
+    ]
+    return {"files": files, "rows": files * rows, "bytes": size, **found}, promises
+
+
 def add_healthy(table: Any, like: str, count: int) -> None:
     """Append entries that the metadata calls 16 MB each; COMPACT must not open them, so no file need be there."""
     from pyiceberg.manifest import DataFile
@@ -188,7 +206,7 @@ def add_healthy(table: Any, like: str, count: int) -> None:
                 append.append_data_file(copy)
 
 
-QUESTIONS = {"speed": speed, "memory": memory, "healthy": healthy}
+QUESTIONS = {"speed": speed, "memory": memory, "healthy": healthy, "strict": strict}
 
 
 def machine() -> dict[str, Any]:

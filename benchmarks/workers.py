@@ -25,6 +25,7 @@ def compact(home: Path, *options: str) -> dict[str, Any]:
 
     memory = int(options[0]) if options else MEMORY_MB
     target = int(options[1]) if len(options) > 1 else TARGET_MB
+    verify = options[2] if len(options) > 2 else "fast"
     settings = load_settings({"REGELATE_HOME": str(home), "REGELATE_CONFIG": _config(home, memory)})
     application = Application(settings)
     address = Address(tenant_id="default", catalog="local", ident="bench.events", table="events")
@@ -32,7 +33,7 @@ def compact(home: Path, *options: str) -> dict[str, Any]:
     before = time.perf_counter()
     answer = application.compact(
         address,
-        {"target_file_size_mb": target, "expire_snapshots": False},
+        {"target_file_size_mb": target, "expire_snapshots": False, "verify": verify},
         request_id="bench",
         idempotency_key=None,
     )

@@ -67,6 +67,9 @@ class _HookedEngine:
     def achieved_ratio(self, *arguments: Any) -> float:
         return float(self._engine.achieved_ratio(*arguments))
 
+    def fingerprints(self, *arguments: Any) -> Any:
+        return self._engine.fingerprints(*arguments)
+
     def rewrite(self, *arguments: Any, **options: Any) -> Any:
         found = self._engine.rewrite(*arguments, **options)
         hook, self._application.between = self._application.between, None

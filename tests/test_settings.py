@@ -298,6 +298,7 @@ def test_an_unknown_key_of_an_environment_that_was_not_chosen_is_refused_too(loa
         ({"iceberg": {"compaction": {"min_files_to_compact": 0}}}, "iceberg.compaction.min_files_to_compact"),
         ({"iceberg": {"compaction": {"enabled": 1}}}, "iceberg.compaction.enabled"),
         ({"iceberg": {"compaction": {"auto": "async"}}}, "iceberg.compaction.auto"),
+        ({"iceberg": {"compaction": {"verify": "loose"}}}, "iceberg.compaction.verify"),
         ({"iceberg": {"write": {"target_file_size_mb": 10 * 1024 * 1024}}}, "iceberg.write.target_file_size_mb"),
         ({"iceberg": {"write": {"compression_codec": "lzo"}}}, "iceberg.write.compression_codec"),
         ({"iceberg": []}, "iceberg"),

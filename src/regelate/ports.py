@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from regelate.core.conflict import CommitWindow
 from regelate.core.plan import FileGroup
 from regelate.core.policy import CompactionPolicy, SortField
-from regelate.core.rewrite import NewDataFile, RewriteResult
+from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
 from regelate.core.schema import Column, TableDefinition
 from regelate.core.selection import Reason
 from regelate.core.stats import CompactionStats
@@ -212,6 +212,7 @@ class OutputFiles(Protocol):
 
     def reserve(self, partition: Partition) -> OutputTarget: ...
     def publish(self, target: OutputTarget, *, sort_order_id: int | None) -> NewDataFile: ...
+    def open(self, location: str) -> BinaryIO: ...
     def discard(self, locations: Sequence[str]) -> None: ...
     def sort_order_id(self, fields: Sequence[SortField]) -> int | None: ...
 
@@ -227,6 +228,7 @@ class RewriteEngine(Protocol):
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[tuple[RewriteResult, ...], tuple[tuple[FileGroup, Exception], ...]]: ...
+    def fingerprints(self, result: RewriteResult) -> tuple[Fingerprint, Fingerprint]: ...
 
 
 class KeyRewriter(Protocol):

@@ -19,7 +19,7 @@ from regelate import __version__
 from regelate.adapters.clock import SystemClock
 from regelate.adapters.telemetry import LogTelemetry
 from regelate.core.option_retention import resolve_retention
-from regelate.core.options import CompactOptions, resolve_check, resolve_policy
+from regelate.core.options import CompactOptions, resolve_check, resolve_policy, resolve_verify
 from regelate.core.placement import parallelism
 from regelate.core.policy import CompactionPolicy, RetentionPolicy
 from regelate.core.schema import TableDefinition
@@ -224,6 +224,7 @@ class Application:
                 if options.get("expire_snapshots", True)
                 else None,
                 max_cost_dollars=options.get("max_cost"),
+                verify=resolve_verify(options.get("verify"), session.properties, self.settings.verify),
             )
             with self._tools(session) as tools:
                 outcome = compact(tools, command, progress=progress)

@@ -19,6 +19,7 @@ from regelate.core.options import (
     resolve_check,
     resolve_policy,
     resolve_retention,
+    resolve_verify,
 )
 from regelate.core.policy import (
     GB,
@@ -30,6 +31,7 @@ from regelate.core.policy import (
     Selection,
     SortField,
     Strategy,
+    Verify,
 )
 from regelate.errors import InvalidRequest
 
@@ -508,8 +510,21 @@ def test_a_table_can_switch_the_check_of_its_writes_off_or_on() -> None:
     assert resolve_check(config=CheckPolicy(enabled=False, interval=9)) == CheckPolicy(enabled=False, interval=9)
 
 
-@pytest.mark.parametrize(("name", "value"), [("enabled", "maybe"), ("auto", "sync"), ("automatic", "true")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("enabled", "maybe"), ("auto", "sync"), ("automatic", "true"), ("verify", "loose")]
+)
 def test_a_check_property_that_nothing_reads_is_refused(name: str, value: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         resolve_check(table_properties={f"regelate.compaction.{name}": value}, config=CheckPolicy())
     assert caught.value.details["option"] == f"regelate.compaction.{name}"
+
+
+def test_the_proof_is_the_requests_then_the_tables_then_the_configurations() -> None:
+    strict = {"regelate.compaction.verify": "strict"}
+    assert resolve_verify(None, {}, Verify.FAST) is Verify.FAST
+    assert resolve_verify(None, {}, Verify.STRICT) is Verify.STRICT
+    assert resolve_verify(None, strict, Verify.FAST) is Verify.STRICT
+    assert resolve_verify("fast", strict, Verify.STRICT) is Verify.FAST
+    for asked, properties in (("loose", {}), (None, {"regelate.compaction.verify": "Strict"})):
+        with pytest.raises(InvalidRequest, match=r"must be one of fast, strict"):
+            resolve_verify(asked, properties, Verify.FAST)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.core.plan import FileGroup
-from regelate.core.rewrite import NewDataFile, RewriteResult, verify_rewrite
+from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult, verify_content, verify_rewrite
 from regelate.core.table import ColumnMetrics, FileScanTask
 from regelate.errors import DataUnavailable, InvariantViolated
 from tests.core.model_table import UNPARTITIONED, data_file
@@ -153,3 +154,21 @@ def test_a_group_whose_rows_are_all_deleted_needs_no_output() -> None:
     result = rewritten([[1, 2], [None]], [], deleted=3)
     verify_rewrite(result, TYPES)
     assert (result.rows_read, result.rows_written, result.bytes_written) == (3, 0, 0)
+
+
+@given(st.lists(st.integers(0, 2**64 - 1)), st.randoms(use_true_random=False), st.integers(0, 5))
+def test_fingerprints_of_parts_add_up_to_that_of_the_whole_in_any_order(
+    hashes: list[int], seed: random.Random, cut: int
+) -> None:
+    rows = [Fingerprint(rows=1, total=h) for h in hashes]
+    whole = sum(rows, Fingerprint())
+    seed.shuffle(rows)
+    assert sum(rows[:cut], Fingerprint()) + sum(rows[cut:], Fingerprint()) == whole
+    verify_content(rewritten([[1]], [[1]]), whole, whole)
+
+
+@pytest.mark.parametrize("written", [Fingerprint(rows=2, total=7), Fingerprint(rows=3, total=8)])
+def test_rows_of_another_number_or_content_are_refused(written: Fingerprint) -> None:
+    with pytest.raises(InvariantViolated) as caught:
+        verify_content(rewritten([[1]], [[1]]), Fingerprint(rows=2, total=8), written)
+    assert (caught.value.code, caught.value.status) == ("ROWS_CHANGED", 500)

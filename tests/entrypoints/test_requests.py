@@ -27,7 +27,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "EXPIRE_SNAPSHOTS": TABLE,
 }
 NOT_BUILT = {
-    "COMPACT": ["engine", "async", "time_budget_seconds", "resume_token", "verify", "ref", "job_id"],
+    "COMPACT": ["engine", "async", "time_budget_seconds", "resume_token", "ref", "job_id"],
     "WRITE": ["ref", "async"],
     "QUERY": ["ref", "idempotency_key"],
     "EXPIRE_SNAPSHOTS": ["older_than_hours", "idempotency_key"],
@@ -126,6 +126,7 @@ def test_a_field_that_is_not_built_does_not_exist(operation: str, name: str) -> 
         ("ALTER_TABLE", {"set_properties": {}}, "MISSING_FIELD", "set_properties"),
         ("EXPIRE_SNAPSHOTS", {"retention_hours": "168"}, "INVALID_FIELD", "retention_hours"),
         ("EXPIRE_SNAPSHOTS", {"retention_hours": float("nan")}, "INVALID_FIELD", "retention_hours"),
+        ("COMPACT", {"verify": "loose"}, "INVALID_FIELD", "verify"),
         ("COMPACT", {"max_cost": 0}, "INVALID_FIELD", "max_cost"),
         ("COMPACT", {"max_cost": "10"}, "INVALID_FIELD", "max_cost"),
         ("COMPACT", {"strategy": "zorder"}, "INVALID_FIELD", "strategy"),

@@ -16,7 +16,7 @@ from regelate.core.conflict import Ancestry, CommitWindow
 from regelate.core.deletes import DeleteIndex
 from regelate.core.plan import FileGroup
 from regelate.core.policy import GB, CompactionPolicy, PlacementPolicy
-from regelate.core.rewrite import NewDataFile, RewriteResult
+from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
 from regelate.core.selection import classify, is_small
 from regelate.core.table import (
     ColumnMetrics,
@@ -426,6 +426,11 @@ class MemoryEngine:
         self._between()
         return results, failed
 
+    def fingerprints(self, result: RewriteResult) -> tuple[Fingerprint, Fingerprint]:
+        stored = (row for added in result.added for row in self._table.storage[added.path])
+        read = (row for task in result.group.tasks for row in self._table.visible(task))
+        return _fingerprint(read), _fingerprint(stored)
+
     def _result(self, group: FileGroup) -> RewriteResult:
         table = self._table
         visible = sum(len(table.visible(t)) for t in group.tasks)
@@ -448,6 +453,10 @@ class MemoryEngine:
         return RewriteResult(group=group, added=added, rows_deleted=group.rows - visible)
 
 
+def _fingerprint(rows: Iterable[int]) -> Fingerprint:
+    return sum((Fingerprint(rows=1, total=hash((row, "row"))) for row in rows), Fingerprint())
+
+
 class MemoryOutputs:
     """Implements what a compaction asks of OutputFiles: discarding."""
 
@@ -459,6 +468,9 @@ class MemoryOutputs:
 
     def publish(self, target: Any, *, sort_order_id: int | None) -> NewDataFile:
         raise AssertionError("the engine in memory describes its outputs itself")
+
+    def open(self, location: str) -> Any:
+        raise AssertionError("the engine in memory reads its outputs itself")
 
     def discard(self, locations: Sequence[str]) -> None:
         for location in locations:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.core.placement import PlacementReason
-from regelate.core.policy import CompactionPolicy, PlacementPolicy, RetentionPolicy
+from regelate.core.policy import CompactionPolicy, PlacementPolicy, RetentionPolicy, Verify
 from regelate.errors import (
     CommitStateUnknown,
     Conflict,
@@ -181,6 +181,23 @@ def test_an_engine_that_forgets_deletes_is_refused_before_the_commit(table: Memo
     with pytest.raises(InvariantViolated):
         compact(tools_for(table, engine=MemoryEngine(table, loses_deletes=True)), command(run_id="again"))
     assert outputs(table) == live_outputs(table)
+
+
+def test_strict_refuses_another_value_and_fast_does_not_look(table: MemoryTable) -> None:
+    """Law 7: as many rows as before, and one of them changed."""
+
+    def engine() -> MemoryEngine:
+        made = MemoryEngine(table, between=lambda: table.storage[made.written[-1]].__setitem__(0, 999))
+        return made
+
+    before = table.rows()
+    outcome = compact(tools_for(table, engine=engine()), command(verify=Verify.STRICT))
+    assert (outcome.status, outcome.reason) == (Status.PARTIAL, "ROWS_CHANGED")
+    assert table.rows() == before
+    assert outputs(table) == live_outputs(table)
+    fast = compact(tools_for(table, engine=engine()), command(run_id="again"))
+    assert fast.status is Status.COMPLETED
+    assert table.rows() != before
 
 
 # --- expiry afterwards ------------------------------------------------------------------------------------------------

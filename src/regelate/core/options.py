@@ -29,6 +29,7 @@ from regelate.core.policy import (
     Selection,
     SortField,
     Strategy,
+    Verify,
     layered,
     sized,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "resolve_check",
     "resolve_policy",
     "resolve_retention",
+    "resolve_verify",
 ]
 
 Reader = Callable[[str, object], object]
@@ -82,7 +84,13 @@ TABLE_OPTIONS: Mapping[str, tuple[str, Reader]] = {
     "selection": ("selection", lambda name, value: choice(name, value, Selection)),
     "quiet-window-seconds": ("quiet_window_seconds", _within(0, MAX_INT)),
 }
-CHECK_OPTIONS: Mapping[str, Reader] = {"enabled": boolean, "auto": _recommend}
+CHECK_OPTIONS: Mapping[str, Reader] = {
+    "enabled": boolean,
+    "auto": _recommend,
+    "verify": lambda name, value: choice(name, value, Verify),
+}
+"""Table properties that shape no policy, and so no plan id.
+"""
 _SIZES = ("target", "min", "max")
 
 
@@ -277,3 +285,10 @@ def resolve_check(*, table_properties: Mapping[str, str] = NO_PROPERTIES, config
     own = _own_properties(table_properties)
     read = {name: CHECK_OPTIONS[name](TABLE_PREFIX + name, own[name]) for name in CHECK_OPTIONS if name in own}
     return CheckPolicy(enabled=bool(read.get("enabled", config.enabled)), interval=config.interval)
+
+
+def resolve_verify(request: object, table_properties: Mapping[str, str], config: Verify) -> Verify:
+    """Resolve how a COMPACT is proven: request, then `regelate.compaction.verify` of the table, then config.json."""
+    name = TABLE_PREFIX + "verify"
+    table = choice(name, table_properties[name], Verify) if name in table_properties else config
+    return choice("verify", request, Verify) if request is not None else table

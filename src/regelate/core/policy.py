@@ -38,7 +38,12 @@ class JobOrder(StrEnum):
 
 
 class Verify(StrEnum):
+    """How a rewrite is proven before its commit (law 7)."""
+
     FAST = "fast"
+    """Rows, null counts and bounds against the metadata."""
+    STRICT = "strict"
+    """And the content: a fingerprint of the rows read, and one of the outputs as another reader reads them back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,35 @@ class RewriteResult:
         return sum(f.size_bytes for f in self.added)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """What rows hold, whatever their order: their number and the exact sum of their hashes.
+
+    A sum, not an XOR: a pair of equal rows would cancel out. Fingerprints of parts add up to that of the whole.
+    """
+
+    rows: int = 0
+    total: int = 0
+
+    def __add__(self, other: Fingerprint) -> Fingerprint:
+        return Fingerprint(rows=self.rows + other.rows, total=self.total + other.total)
+
+
+def verify_content(result: RewriteResult, read: Fingerprint, written: Fingerprint) -> None:
+    """Prove that the outputs hold the rows that were read, value by value. Errors: InvariantViolated ROWS_CHANGED."""
+    if read == written:
+        return
+    group = result.group
+    what = f"{read.rows} rows read and {written.rows} written" if read.rows != written.rows else "the same number"
+    raise InvariantViolated(
+        "ROWS_CHANGED",
+        f"group {group.index} ({group.partition.path or 'unpartitioned'}): what was written and read back is not what "
+        f"was read ({what}); nothing of it was committed",
+        rows_read=read.rows,
+        rows_written=written.rows,
+    )
+
+
 def verify_rewrite(result: RewriteResult, column_types: Mapping[int, str]) -> None:
     """Prove one rewrite before its commit: rows conserved, null counts conserved, bounds within the inputs' bounds.
 

@@ -191,6 +191,9 @@ class Compact(TableRequest):
     dry_run: bool = False
     plan_id: Identifier | None = None
     options: IcebergOptions | None = None
+    verify: Literal["fast", "strict"] | None = Field(
+        default=None, description="How the rewrite is proven before its commit; strict compares every value."
+    )
     max_cost: float | None = Field(
         default=None, gt=0, description="US dollars: a run whose estimate is above is refused and nothing is written."
     )

@@ -10,8 +10,8 @@ from enum import StrEnum
 from regelate.core.conflict import DroppedGroup, Verdict, judge
 from regelate.core.deletes import dangling_after
 from regelate.core.plan import CompactionPlan, FileGroup, PlanReason
-from regelate.core.policy import CompactionPolicy, PlacementPolicy, RetentionPolicy
-from regelate.core.rewrite import RewriteResult, verify_rewrite
+from regelate.core.policy import CompactionPolicy, PlacementPolicy, RetentionPolicy, Verify
+from regelate.core.rewrite import RewriteResult, verify_content, verify_rewrite
 from regelate.core.stats import CompactionStats, PhaseSeconds, summarise
 from regelate.core.table import PLAN_ID, RUN_ID, TableSnapshot
 from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotAllowed, RegelateError
@@ -54,6 +54,7 @@ class CompactCommand:
     retention: RetentionPolicy | None = None
     """What to expire afterwards; None expires nothing."""
     max_cost_dollars: float | None = None
+    verify: Verify = Verify.FAST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +135,8 @@ def _rewritten(
         for result in results:
             try:
                 verify_rewrite(result, run.snapshot.column_types)
+                if command.verify is Verify.STRICT:
+                    verify_content(result, *tools.engine.fingerprints(result))
             except Exception as error:  # noqa: BLE001  what cannot be verified is not committed
                 tools.outputs.discard([f.path for f in result.added])
                 run.failed.append((result.group, _as_error(error)))

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from regelate.core.options import CheckPolicy, CompactionDefaults, RetentionDefaults
-from regelate.core.policy import GB, MAX_TARGET_BYTES, MB, PlacementPolicy
+from regelate.core.policy import GB, MAX_TARGET_BYTES, MB, PlacementPolicy, Verify
 from regelate.errors import NotFound, RegelateError
 from regelate.settings.machine import available_memory_bytes, available_processors
 
@@ -65,6 +65,7 @@ class CompactionSettings(Section):
     opportunistic_check_interval: Positive = 5
     max_files_per_compaction: Positive | None = None
     auto: Literal["recommend"] = "recommend"
+    verify: Literal["fast", "strict"] = "fast"
 
 
 class IcebergSettings(Section):
@@ -180,6 +181,11 @@ class Settings(Configuration):
             max_files=compaction.max_files_per_compaction,
             compression_codec=write.compression_codec,
         )
+
+    @property
+    def verify(self) -> Verify:
+        """Return the config layer of how a COMPACT is proven."""
+        return Verify(self.iceberg.compaction.verify)
 
     @property
     def retention_defaults(self) -> RetentionDefaults:

@@ -16,10 +16,11 @@ import duckdb
 from regelate.adapters.duckdb import sql
 from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
 from regelate.adapters.duckdb.faults import located, miscounted, reading_fault
+from regelate.adapters.duckdb.fingerprints import of_file, of_views
 from regelate.adapters.duckdb.writer import write_rows
 from regelate.core.plan import FileGroup
 from regelate.core.policy import MAX_FILES_PER_GROUP, CompactionPolicy, Strategy
-from regelate.core.rewrite import NewDataFile, RewriteResult
+from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
 from regelate.core.schema import Column
 from regelate.core.slices import Part, split
 from regelate.ports import GroupViews, OutputFiles, OutputTarget
@@ -137,6 +138,20 @@ class DuckDBRewriteEngine:
             return miscounted(self._connection.cursor(), work.group.tasks)
         except duckdb.Error as error:
             return reading_fault(error, work.group.tasks)
+
+    def fingerprints(self, result: RewriteResult) -> tuple[Fingerprint, Fingerprint]:
+        """Return the fingerprints of what a rewrite read, by a scan of its own, and of its outputs as PyArrow reads
+        them back from where they lie."""
+        group, cursor = result.group, self._connection.cursor()
+        written = Fingerprint()
+        for added in result.added:
+            with self._outputs.open(added.path) as source:
+                written += of_file(cursor, source, self._views.columns, added.path)
+        try:
+            scans = Part(group=group, tasks=group.tasks).scans(self._files_per_scan())
+            return of_views(cursor, self._views, scans), written
+        except duckdb.Error as error:
+            raise reading_fault(error, group.tasks) from error
 
     def _run(self, steps: list[tuple[_Work, Callable[[], None]]], progress: Progress | None) -> None:
         done = 0

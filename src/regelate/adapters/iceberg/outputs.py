@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
@@ -93,6 +94,10 @@ class TableOutputs:
             split_offsets=tuple(found["split_offsets"] or ()),
             sort_order_id=sort_order_id,
         )
+
+    def open(self, location: str) -> BinaryIO:
+        """Open a published output where it lies."""
+        return cast(BinaryIO, self._io.new_input(location).open())
 
     def discard(self, locations: Sequence[str]) -> None:
         """Delete outputs of this run that no commit names (law 8).

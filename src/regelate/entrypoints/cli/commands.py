@@ -160,6 +160,7 @@ def compact(args: argparse.Namespace) -> int:
         **_policy(args),
         "dry_run": args.dry_run or None,
         "plan_id": args.plan_id,
+        "verify": args.verify,
         "expire_snapshots": False if args.no_expire else None,
         "snapshot_retention_hours": args.retention_hours,
         "idempotency_key": args.idempotency_key,

@@ -83,6 +83,7 @@ FLAGS: Mapping[str, str] = {
     "table": "NS.TABLE",
     "target_file_size_mb": "--target-file-size-mb",
     "tenant_id": "--tenant",
+    "verify": "--verify",
     "where": "--where",
 }
 """Fields of requests, and the flags that fill them."""

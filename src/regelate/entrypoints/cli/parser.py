@@ -147,6 +147,11 @@ def _compaction(commands: Any) -> None:
     )
     compact.add_argument("--dry-run", action="store_true", help="plan only")
     compact.add_argument("--plan-id", metavar="ID", help="run exactly this plan, or refuse")
+    compact.add_argument(
+        "--verify",
+        choices=("fast", "strict"),
+        help="strict compares every value before the commit; up to twice the time",
+    )
     compact.add_argument("--no-expire", action="store_true", help="expire no snapshots afterwards")
     compact.add_argument("--retention-hours", type=reader(texts.hours), metavar="H", help="age of snapshots to expire")
     compact.add_argument("--idempotency-key", metavar="KEY", help="repeating the command with it compacts once")
