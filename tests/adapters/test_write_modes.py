@@ -149,6 +149,17 @@ def test_upsert_by_several_keys_compares_all_of_them(lake: Writing) -> None:
     assert len(rows(table)) == 5
 
 
+def test_upsert_searches_more_files_than_one_scan_may_bind_in_several_scans(
+    lake: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regelate.adapters.duckdb.key_rewriter.MAX_FILES_PER_GROUP", 2)
+    table = lake.table(*([(i, "a", "old"), (10 + i, "a", "old")] for i in range(5)))
+    lake.write(*((i, "a", "new") for i in range(5)), mode="upsert", key=["id"])
+    table.refresh()
+    assert rows(table) == [(i, "a", "new") for i in range(5)] + [(10 + i, "a", "old") for i in range(5)]
+    assert len(live_data_paths(table)) == 1 + 3
+
+
 def test_upsert_finds_its_keys_in_every_partition_and_moves_rows_between_them(lake: Writing) -> None:
     table = lake.table([(1, "a", "old"), (2, "a", "old")], [(1, "b", "old"), (3, "b", "old")], [(4, None, "old")])
     lake.write((1, "c", "moved"), (4, "a", "moved"), mode="upsert", key=["id"])

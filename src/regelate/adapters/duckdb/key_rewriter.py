@@ -13,6 +13,7 @@ from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
 from regelate.adapters.duckdb.faults import reading_fault
 from regelate.adapters.duckdb.writer import write_rows
 from regelate.core.plan import FileGroup
+from regelate.core.policy import MAX_FILES_PER_GROUP
 from regelate.core.rewrite import NewDataFile
 from regelate.core.schema import Column
 from regelate.core.table import FileScanTask, Partition
@@ -25,7 +26,7 @@ WRITER_BYTES = 128 * 1024 * 1024
 
 
 class DuckDBKeyRewriter:
-    """Implements KeyRewriter. Keys compare null-safe; one view per partition (trap T2).
+    """Implements KeyRewriter. Keys compare null-safe; one view per partition (trap T2) and per 500 files (trap T13).
 
     Errors: InvariantViolated ROWS_NOT_CONSERVED when what is left is not the visible rows minus the matched ones; the
     reading faults. Outputs of a failed call are deleted.
@@ -54,9 +55,10 @@ class DuckDBKeyRewriter:
         reserved: list[str] = []
         try:
             for partition, members in by_partition.items():
-                found = self._touched(cursor, members, key)
-                touched += found
-                added += self._rest(cursor, partition, found, key, reserved)
+                for low in range(0, len(members), MAX_FILES_PER_GROUP):
+                    found = self._touched(cursor, members[low : low + MAX_FILES_PER_GROUP], key)
+                    touched += found
+                    added += self._rest(cursor, partition, found, key, reserved)
         except duckdb.Error as error:
             self._outputs.discard(reserved)
             raise reading_fault(error, tasks) from error
