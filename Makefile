@@ -1,4 +1,4 @@
-# Needs python3 (3.11 or newer) and make, nothing else. Everything lands in .venv; nothing outside this folder changes.
+# Needs python3 (3.11 or newer) and make, nothing else; `make postman` also npm. Everything lands in this folder.
 
 PYTHON ?= python3
 UV ?= uv
@@ -19,10 +19,10 @@ CUT := $(COMPILE) --generate-hashes --constraints requirements/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test lint bench serve golden requirements clean
+.PHONY: help install demo test lint bench serve postman golden requirements clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(VENV)/.installed ## make .venv from the pinned, hashed lists
 
@@ -57,6 +57,14 @@ bench: install ## measure; the figures land in benchmarks/results
 serve: install ## the API on localhost
 	$(BIN)/regelate serve
 
+postman: install postman/node_modules/.installed ## the Postman collection, by newman against a server of its own (needs npm)
+	$(BIN)/python postman/run.py
+
+postman/node_modules/.installed: postman/package.json postman/package-lock.json
+	@command -v npm > /dev/null || { echo "npm is missing: install Node.js 18 or newer" >&2; exit 1; }
+	@cd postman && $(call thrice,npm ci)
+	@touch $@
+
 golden: install ## rewrite the golden answers; read the diff afterwards
 	$(BIN)/python -m pytest tests/golden --rewrite-golden
 
@@ -70,5 +78,5 @@ requirements: ## regenerate requirements/*.txt with uv (UPGRADE=--upgrade takes 
 	$(CUT) pyproject.toml --extra spark -o requirements/spark.txt
 
 clean: ## remove the environment, builds and caches
-	rm -rf $(VENV) build dist src/regelate.egg-info
+	rm -rf $(VENV) postman/node_modules build dist src/regelate.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
