@@ -126,6 +126,29 @@ def add_equality_deletes(
     return file.file_path
 
 
+def add_deletion_vector(table: Table, path: str) -> str:
+    """Commit a delete file in format PUFFIN that claims to be a deletion vector of one data file; return its path.
+
+    Only the entry is real, the file holds no vector: for readers that must refuse before they open it.
+    """
+    table.refresh()
+    partition, spec_id = _home_of(table, path)
+    location = table.location_provider().new_data_location(f"{uuid.uuid4()}-deletes.puffin")
+    with table.io.new_output(location).create() as stream:
+        stream.write(b"PFA1")
+    file = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_format=FileFormat.PUFFIN,
+        file_path=location,
+        file_size_in_bytes=4,
+        record_count=1,
+        partition=partition or Record(),
+    )
+    file.spec_id = spec_id
+    _commit(table, file, table.specs()[spec_id], Operation.DELETE, "main")
+    return location
+
+
 def truncate_file(location: str, keep_bytes: int) -> None:
     """Cut the file after its first `keep_bytes`; 0 leaves an empty file."""
     path = local_path(location)

@@ -23,6 +23,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
+from regelate.errors import Conflict
 from regelate.operations.compact import CompactionTools
 from regelate.settings import load_settings
 from regelate.tenancy import Address
@@ -120,6 +121,18 @@ class Lake:
             return dict(self.application.compact(address(table), request, request_id="test", idempotency_key=key))
         finally:
             self.application.between = self.application.change_tools = None
+
+    def compact_or_conflict(self, table: Table | str, **request: Any) -> str:
+        """Run one COMPACT and return its status, or the code of its conflict."""
+        try:
+            return str(self.compact(table, **request)["status"])
+        except Conflict as conflict:
+            return conflict.code
+
+    def write(self, table: Table | str, records: Sequence[Mapping[str, object]], **how: Any) -> Answer:
+        """Run one WRITE; `how` takes mode, key and idempotency_key."""
+        options: dict[str, Any] = {"mode": "append", "key": (), "idempotency_key": None, **how}
+        return dict(self.application.write(address(table), records, request_id="test", **options))
 
     def expire(self, table: Table | str, *, hours: float | None = None, keep: int | None = None, **more: Any) -> Answer:
         options = {"dry_run": False, **more}

@@ -124,6 +124,10 @@ class SnapshotChange:
     dropped_delete_paths: frozenset[str] = frozenset()
     data_sequence_number: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.operation == "replace" and self.added and not self.removed:
+            raise ValueError(f"a replace that adds {len(self.added)} files and removes none would add rows (law 2)")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryChange:

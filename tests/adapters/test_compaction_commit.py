@@ -6,11 +6,9 @@ Every test ends with the rows of a model: nothing lost, nothing doubled, nothing
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -19,9 +17,7 @@ from pyiceberg.table.update import SetCurrentSchemaUpdate, SetSnapshotRefUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from regelate.adapters.clock import SystemClock
 from regelate.errors import CommitStateUnknown, Conflict, NotFound, RegelateError
-from regelate.operations.compact import CompactionTools
 from tests.deletes_writer import add_equality_deletes, add_position_deletes
 from tests.iceberg_tables import (
     append,
@@ -33,21 +29,11 @@ from tests.iceberg_tables import (
     stored_files,
 )
 from tests.lake import Lake
+from tests.meanwhile import Line, fresh, impatient, orphans, parquet
 from tests.table_model import model_rows
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", StringType()))
 BY_P = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
-
-
-class Impatient(SystemClock):
-    """A clock on which waiting costs nothing."""
-
-    def sleep(self, seconds: float) -> None:
-        return None
-
-
-def impatient(tools: CompactionTools) -> CompactionTools:
-    return replace(tools, clock=Impatient())
 
 
 def batch(start: int, p: str) -> list[tuple[int, str]]:
@@ -62,27 +48,6 @@ def table(lake: Lake) -> Table:
 
 def of(p: str, table: Table) -> list[str]:
     return [path for path in live_data_paths(table.refresh()) if f"/p={p}/" in path]
-
-
-def parquet(table: Table) -> set[str]:
-    return {path for path in stored_files(table) if path.endswith(".parquet")}
-
-
-def orphans(table: Table) -> set[str]:
-    """Data and delete files in the store that no snapshot of the table ever named."""
-    table.refresh()
-    known = {
-        local_path(e.data_file.file_path)
-        for s in table.snapshots()
-        for m in s.manifests(table.io)
-        for e in m.fetch_manifest_entry(table.io, discard_deleted=False)
-    }
-    return {str(f) for f in local_path(table.location()).rglob("*.parquet")} - {str(path) for path in known}
-
-
-def fresh(table: Table) -> Table:
-    """The table as another client sees it: `table` itself is not to be moved by what others do."""
-    return table.catalog.load_table(table.name())
 
 
 # --- deletes meanwhile ------------------------------------------------------------------------------------------------
@@ -388,36 +353,6 @@ def test_a_spec_change_meanwhile_leaves_the_outputs_in_the_spec_of_their_inputs(
 
 
 # --- replies that are lost --------------------------------------------------------------------------------------------
-
-
-class Line:
-    """A line to the catalog that fails as told: per call of `commit_table` one of ok, refused, lost, dead."""
-
-    def __init__(self, lake: Lake, monkeypatch: pytest.MonkeyPatch, *script: str, then_down: bool = False) -> None:
-        self._commit, self._load = lake.catalog.commit_table, lake.catalog.load_table
-        self._script = list(script)
-        self.down, self._then_down = False, then_down
-        self.calls = 0
-        monkeypatch.setattr(lake.catalog, "commit_table", self._commit_table)
-        monkeypatch.setattr(lake.catalog, "load_table", self._load_table)
-
-    def _commit_table(self, *arguments: Any) -> Any:
-        self.calls += 1
-        step = self._script.pop(0) if self._script else "ok"
-        found = self._commit(*arguments) if step in ("ok", "lost", "lost-as-conflict") else None
-        self.down = self._then_down and not self._script
-        if step in ("lost", "dead"):
-            raise ConnectionError("connection reset")
-        if step in ("refused", "lost-as-conflict"):
-            raise CommitFailedException("someone was first")
-        return found
-
-    def _load_table(self, *arguments: Any) -> Any:
-        if self.down:
-            from pyiceberg.exceptions import ServiceUnavailableError
-
-            raise ServiceUnavailableError("no route")
-        return self._load(*arguments)
 
 
 @pytest.mark.parametrize("loss", ["lost", "lost-as-conflict"])

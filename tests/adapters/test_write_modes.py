@@ -17,6 +17,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from regelate.errors import RegelateError
+from regelate.operations.write import WRITE_ATTEMPTS
 from regelate.settings import load_settings
 from regelate.wiring import Application
 from tests.deletes_writer import add_equality_deletes, add_position_deletes
@@ -349,13 +350,14 @@ def test_a_compaction_meanwhile_changes_nothing_of_what_an_upsert_means(lake: Wr
 
 
 @pytest.mark.parametrize("name", MODES)
-def test_five_lost_races_are_a_conflict_and_leave_nothing(lake: Writing, name: str) -> None:
+def test_a_race_lost_on_every_attempt_is_a_conflict_and_leaves_nothing(lake: Writing, name: str) -> None:
     table = lake.table([(1, "a", "old"), (2, "b", "old")])
-    rival = [lambda number=number: append(lake.theirs(), [(number, "c", "theirs")]) for number in range(10, 15)]
+    late = range(10, 10 + WRITE_ATTEMPTS)
+    rival = [lambda number=number: append(lake.theirs(), [(number, "c", "theirs")]) for number in late]
     lake.before_commit(*rival)
     error = refused("COMMIT_CONFLICT", lambda: lake.write((1, "a", "new"), **MODES[name]))
     assert (error.status, error.retryable) == (409, True)
-    assert_rows(table, [(1, "a", "old"), (2, "b", "old"), *((n, "c", "theirs") for n in range(10, 15))])
+    assert_rows(table, [(1, "a", "old"), (2, "b", "old"), *((n, "c", "theirs") for n in late)])
     assert_no_orphans(table)
     lake.write((1, "a", "new"), **MODES[name])
     assert (1, "a", "new") in rows(table.refresh())

@@ -16,6 +16,8 @@ from regelate.ports import Change, Clock, Committer, ExpiryChange, Head, Outcome
 
 MAX_ATTEMPTS = 5
 BASE_DELAY_SECONDS = 0.1
+MAX_DELAY_SECONDS = 1.6
+"""The pause before jitter, from the fifth attempt on."""
 LOOKS = 5
 
 
@@ -39,20 +41,21 @@ def attempt(
     decide: Callable[[Head], Change | None],
     *,
     run_id: str | None = None,
+    attempts: int = MAX_ATTEMPTS,
     jitter: Callable[[], float] = random.random,
 ) -> Attempted:
-    """Commit what `decide` makes of each head until it lands; at most 5 attempts, 100 ms x 2^n apart with jitter.
+    """Commit what `decide` makes of each head until it lands; `attempts` tries, 100 ms x 2^n apart with jitter.
 
     Errors: Conflict COMMIT_CONFLICT when every attempt lost; what `decide` raises; CommitStateUnknown when nobody
     knows, and then only: after any other error no attempt of this loop can be in the table.
     """
     sent = _Sent(committer, clock)
     head = committer.head()
-    for number in range(MAX_ATTEMPTS + 1):
+    for number in range(attempts + 1):
         earlier = sent.found(head, run_id)
         if earlier is not None:
             return replace(earlier, attempts=number)
-        if number == MAX_ATTEMPTS:
+        if number == attempts:
             break
         with sent.guarding(head):
             change = decide(head)
@@ -64,12 +67,10 @@ def attempt(
         if outcome is Outcome.LANDED:
             return Attempted(landed=change, snapshot_id=_snapshot_id(change), attempts=number + 1, head_before=head)
         sent.attempts.append(_Attempt(change=change, head=head, outcome=outcome))
-        clock.sleep(BASE_DELAY_SECONDS * 2**number * (0.5 + jitter()))
+        clock.sleep(min(BASE_DELAY_SECONDS * 2**number, MAX_DELAY_SECONDS) * (0.5 + jitter()))
         head = sent.look()
     sent.check_closed(head)
-    raise Conflict(
-        "COMMIT_CONFLICT", f"lost {MAX_ATTEMPTS} races against other writers; try again", attempts=MAX_ATTEMPTS
-    )
+    raise Conflict("COMMIT_CONFLICT", f"lost {attempts} races against other writers; try again", attempts=attempts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.producer import SnapshotProducer
 from regelate.adapters.iceberg.pruning import key_pruner
 from regelate.adapters.iceberg.snapshot import refs_of, snapshot_entries
-from regelate.adapters.iceberg.tasks import Entries, check_readable
+from regelate.adapters.iceberg.tasks import Entries, check_metadata, check_readable
 from regelate.core.conflict import Ancestry, CommitWindow
 from regelate.core.deletes import DeleteIndex
 from regelate.core.plan import FileGroup
@@ -178,9 +178,13 @@ class IcebergCommitter:
             return frozenset(pq.read_table(source, columns=["file_path"])["file_path"].unique().to_pylist())
 
     def try_commit(self, head: Head, change: Change) -> Outcome:
-        """Make one attempt on the head last seen (`head` must be that one)."""
+        """Make one attempt on the head last seen (`head` must be that one).
+
+        Errors: Unsupported UNSUPPORTED_TABLE when the table is of a format meanwhile that we cannot write.
+        """
         if head.metadata_location != self._table.metadata_location:
             raise InvariantViolated("STALE_HEAD", "an attempt was made on another head than the one judged")
+        check_metadata(self._table.metadata)  # another engine may have upgraded the table since it was planned
         if isinstance(change, SnapshotChange):
             producer = SnapshotProducer(self._table, self._reader)
             try:
