@@ -82,14 +82,23 @@ class Head:
     refs: tuple[SnapshotRef, ...]
 
     def reaches(self, snapshot_id: int | None) -> bool:
-        """Say whether the history from the head shows this snapshot, or shows itself whole to the table's beginning."""
-        parents = {s.snapshot_id: s.parent_id for s in self.snapshots}
-        at = self.snapshot_id
+        """Say whether the history from the head shows this snapshot, or shows itself whole to the table's beginning.
+
+        A catalog that shows only the head gives it no parent (trap T16). That is no beginning: not of a table that had
+        the snapshot asked for and shows it no more, nor where the only snapshot shown is not the table's first.
+        """
+        by_id = {s.snapshot_id: s for s in self.snapshots}
+        at, first = self.snapshot_id, None
         while at is not None and at != snapshot_id:
-            if at not in parents:
+            first = by_id.get(at)
+            if first is None:
                 return False
-            at = parents[at]
-        return True
+            at = first.parent_id
+        if at is not None or first is None:
+            return True
+        if snapshot_id is not None:
+            return snapshot_id in by_id
+        return len(by_id) > 1 or first.sequence_number <= 1
 
     def run(self, run_id: str) -> SnapshotEntry | None:
         """Find the snapshot that this run committed earlier, if it did."""
@@ -148,6 +157,7 @@ class Committer(Protocol):
     def head(self) -> Head: ...
     def totals(self) -> TableTotals: ...
     def holds_any(self, paths: Sequence[str]) -> bool: ...
+    def bearer(self, sequence_number: int) -> int | None: ...
     def lost_refs(self, change: ExpiryChange) -> tuple[str, ...]: ...
     def live_tasks(self, rows: object | None = None, key: Sequence[str] = ()) -> tuple[FileScanTask, ...]: ...
     def window(self, base: TableSnapshot, groups: Sequence[FileGroup]) -> CommitWindow: ...

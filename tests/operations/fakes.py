@@ -52,9 +52,14 @@ class State:
 
 
 class MemoryTable:
-    """One table, its storage, and every actor's way to change it."""
+    """One table, its storage, and every actor's way to change it.
 
-    def __init__(self) -> None:
+    `head_only`: its catalog shows no snapshot but the head, and that without a parent (trap T16).
+    """
+
+    def __init__(self, *, head_only: bool = False) -> None:
+        self.head_only = head_only
+        self.bearers: dict[int, int] = {}
         self.uuid = "uuid-1"
         self.storage: dict[str, list[int]] = {}
         self.positions: dict[str, dict[str, set[int]]] = {}
@@ -92,6 +97,13 @@ class MemoryTable:
         keys = {k for d in task.deletes for k in self.keys.get(d.path, set())}
         return [row for n, row in enumerate(self.storage[path]) if n not in gone and row not in keys]
 
+    @property
+    def shown(self) -> tuple[SnapshotEntry, ...]:
+        """The snapshots that the catalog shows."""
+        if not self.head_only:
+            return tuple(self.log)
+        return tuple(replace(s, parent_id=None) for s in self.log if s.snapshot_id == self.head_id)
+
     def head(self) -> Head:
         if self.dropped:
             raise NotFound("TABLE_NOT_FOUND", "dropped")
@@ -104,7 +116,7 @@ class MemoryTable:
             snapshot_id=self.head_id,
             sequence_number=self.last_sequence_number,
             metadata_location=f"v{self.version}",
-            snapshots=tuple(self.log),
+            snapshots=self.shown,
             refs=tuple(refs),
         )
 
@@ -130,7 +142,7 @@ class MemoryTable:
             totals=_totals(tasks, policy),
             delete_references=dict(index.references),
             delete_files=tuple(state.deletes.values()),
-            snapshots=tuple(self.log),
+            snapshots=self.shown,
         )
 
     # --- writing ---
@@ -166,6 +178,7 @@ class MemoryTable:
             )
         )
         self.states[made] = State(files, deletes)
+        self.bearers[number] = made
         self.head_id, self.last_sequence_number = made, number
         self.version += 1
         return made
@@ -261,7 +274,8 @@ class MemoryCommitter:
     `script` says how each attempt goes: `ok` (the default), `refused`, `dead` (sent into the void), `lost` and
     `lost-as-conflict` (it lands, the answer does not or is wrong), `late` and `later` (nobody knows; it arrives just
     before the next look, or just before the next attempt, and lands if its base is still the head). `meanwhile` acts
-    between the look at the head and the attempt. `heads_left`: looks that work; those after them fail.
+    between the look at the head and the attempt, `before_look` between an attempt and the look after it.
+    `heads_left`: looks that work; those after them fail.
     """
 
     def __init__(
@@ -272,6 +286,7 @@ class MemoryCommitter:
         self.meanwhile = list(meanwhile)
         self.attempts = 0
         self.heads_left: int | None = None
+        self.before_look: list[Callable[[], object]] = []
         self.forgotten = 0
         self._under_way: dict[str, list[tuple[Head, Change]]] = {"late": [], "later": []}
 
@@ -280,6 +295,8 @@ class MemoryCommitter:
 
     def head(self) -> Head:
         self.arrive("late")
+        if self.attempts and self.before_look:
+            self.before_look.pop(0)()
         if self.heads_left is not None:
             if self.heads_left <= 0:
                 raise Unavailable("CATALOG_UNAVAILABLE", "no route")
@@ -299,6 +316,12 @@ class MemoryCommitter:
 
     def holds_any(self, paths: Sequence[str]) -> bool:
         return any(path in self.table.state.files for path in paths)
+
+    def bearer(self, sequence_number: int) -> int | None:
+        """What manifests show: while a file that a snapshot brought is live, its manifest entry names the snapshot."""
+        made, state = self.table.bearers.get(sequence_number), self.table.state
+        live = {f.snapshot_id for f in (*state.files.values(), *state.deletes.values())}
+        return made if made in live or made == self.table.head_id else None
 
     def lost_refs(self, change: ExpiryChange) -> tuple[str, ...]:
         return ()
@@ -322,8 +345,10 @@ class MemoryCommitter:
         )
 
     def _ancestry(self, base_id: int) -> Ancestry:
-        by_id = {s.snapshot_id: s for s in self.table.log}
+        by_id = {s.snapshot_id: s for s in self.table.shown}
         at = self.table.head_id
+        if self.table.head_only and at != base_id:
+            return Ancestry.HEAD_ONLY
         while at is not None and at in by_id:
             if at == base_id:
                 return Ancestry.ANCESTOR

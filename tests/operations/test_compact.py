@@ -294,22 +294,28 @@ actions = st.lists(st.tuples(st.sampled_from(ACTORS), st.integers(0, 60)), max_s
     before=actions,
     between=actions,
     during=st.lists(actions, max_size=3),
+    after=st.lists(actions, max_size=3),
     script=st.lists(st.sampled_from(STEPS), max_size=5),
     looks=st.none() | st.integers(2, 4),
+    head_only=st.booleans(),
 )
 def test_no_interleaving_loses_doubles_or_resurrects_a_row(
     before: Sequence[Any],
     between: Sequence[Any],
     during: Sequence[Sequence[Any]],
+    after: Sequence[Sequence[Any]],
     script: Sequence[str],
     looks: int | None,
+    head_only: bool,
 ) -> None:
-    """Others act before, after the rewrite and between a look at the head and the attempt; replies are lost."""
+    """Others act before, after the rewrite and between every look at the head and every attempt; replies are lost."""
     world = World()
+    world.table.head_only = head_only
     run(world, before)
     committer = MemoryCommitter(
         world.table, script=script, meanwhile=[lambda todo=todo: run(world, todo) for todo in during]
     )
+    committer.before_look = [lambda todo=todo: run(world, todo) for todo in after]
     committer.heads_left = looks
     engine = MemoryEngine(world.table, between=lambda: run(world, between))
     outcome: CompactOutcome | RegelateError

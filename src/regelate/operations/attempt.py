@@ -121,10 +121,14 @@ class _Sent:
         """Say whether a change is in the table though its snapshot is not listed: expired since, or never shown (T16).
 
         While the history from the head reaches the attempt's base (or the table's beginning), it shows that we are
-        not in it. Where it is cut, only our files can tell; without them nobody knows.
+        not in it. Where it is cut, manifests may still tell who bears the sequence number that would have been ours,
+        and our files that we are in it; without either nobody knows.
         """
         if head.uuid != base.uuid or head.reaches(base.snapshot_id):
             return False
+        bearer = self.committer.bearer(base.sequence_number + 1)
+        if bearer is not None:
+            return bearer == change.snapshot_id
         if self.committer.holds_any([f.path for f in change.added]):
             return True
         raise self.unknown()

@@ -108,6 +108,11 @@ class IcebergCommitter:
             for entry in self._reader.entries(self._table.io, manifest)
         )
 
+    def bearer(self, sequence_number: int) -> int | None:
+        """Return the snapshot that bears this sequence number, as far as manifests of the head last seen show it."""
+        head = self._table.metadata.current_snapshot()
+        return self._reader.bearer(self._table.io, head.manifest_list, sequence_number) if head is not None else None
+
     def lost_refs(self, change: ExpiryChange) -> tuple[str, ...]:
         """Return refs that a landed expiry took with it although they were made after it was decided (trap T8).
 

@@ -94,6 +94,22 @@ class ManifestReader:
             if expected is not None and count != expected:
                 raise ValueError(f"{count} entries where the manifest list says {expected}")
 
+    def bearer(self, io: FileIO, manifest_list: str, sequence_number: int) -> int | None:
+        """Return the snapshot that bears this sequence number, as far as these manifests show it; v1 numbers nothing.
+
+        A number is given once. A manifest keeps the one that it came with, and the entry of a live file that of its
+        snapshot, however often it was merged since.
+        """
+        if sequence_number < 1:
+            return None
+        manifests = self.manifests(io, manifest_list)
+        made = next((m.added_snapshot_id for m in manifests if m.sequence_number == sequence_number), None)
+        if made is not None:
+            return made
+        older = [m for m in manifests if (m.min_sequence_number or 0) <= sequence_number]
+        entries = (entry for manifest in older for entry in self.entries(io, manifest))
+        return next((e.snapshot_id for e in entries if e.file_sequence_number == sequence_number), None)
+
     def _keep(self, key: tuple[str, int], entries: tuple[ManifestEntry, ...]) -> None:
         with self._lock:
             if key not in self._cache:
