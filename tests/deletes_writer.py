@@ -40,7 +40,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, Asser
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
-from tests.iceberg_tables import live_data_files, local_path
+from tests.iceberg_tables import changed_file, live_data_files, local_path
 
 POSITION_DELETE_SCHEMA = Schema(
     NestedField(2147483546, "file_path", StringType(), required=True),
@@ -94,6 +94,20 @@ def add_position_deletes(
     spec = table.specs()[table.metadata.default_spec_id if spec_id is None else spec_id]
     file = _delete_file(DataFileContent.POSITION_DELETES, arguments, spec, partition)
     _commit(table, file, spec, operation, branch)
+    return file.file_path
+
+
+def add_described_deletes(table: Table, path: str, **changes: Any) -> str:
+    """Commit a position delete of the first row of `path` whose manifest entry says what `changes` say; return its
+    path."""
+    table.refresh()
+    content = pa.table({"file_path": [path], "pos": [0]}, schema=schema_to_pyarrow(POSITION_DELETE_SCHEMA))
+    partition, spec_id = _home_of(table, path)
+    spec = table.specs()[spec_id]
+    file = _delete_file(
+        DataFileContent.POSITION_DELETES, _write_parquet(table, content, POSITION_DELETE_SCHEMA), spec, partition
+    )
+    _commit(table, changed_file(file, **changes), spec, Operation.DELETE, "main")
     return file.file_path
 
 

@@ -33,6 +33,8 @@ KINDS: Mapping[str, type[errors.RegelateError]] = {
 ROW_CODES = {code for name, code in vars(row_faults).items() if name.isupper() and name == code}
 MADE_BY_EXPRESSION: Mapping[tuple[str, str], set[str]] = {
     ("adapters/iceberg/row_faults.py", "first.code"): ROW_CODES,
+    ("adapters/duckdb/inputs.py", "code"): {"DATA_FILE_CORRUPT", "DELETE_FILE_CORRUPT"},
+    ("adapters/duckdb/inputs.py", "missing"): {"DATA_FILE_MISSING", "DELETE_FILE_CORRUPT"},
     ("adapters/duckdb/faults.py", "code"): {"DATA_FILE_MISSING", "DATA_FILE_CORRUPT", "DELETE_FILE_CORRUPT"},
     ("adapters/iceberg/spec.py", "code"): {"INVALID_PARTITION_SPEC", "INVALID_FIELD"},
     ("core/options.py", "fault.code"): {"INVALID_OPTION"},

@@ -39,7 +39,15 @@ from pyiceberg.types import (
 
 from regelate.errors import DataUnavailable, RegelateError
 from tests.deletes_writer import add_equality_deletes, add_position_deletes
-from tests.iceberg_tables import add_data_files, append, live_data_files, live_data_paths, local_path, rows
+from tests.iceberg_tables import (
+    add_data_files,
+    append,
+    changed_file,
+    live_data_files,
+    live_data_paths,
+    local_path,
+    rows,
+)
 from tests.lake import Lake, add_file, footer, in_table_order, make_file
 from tests.table_model import model_rows
 
@@ -351,8 +359,10 @@ def test_a_partition_column_that_the_files_lack_is_read_from_the_partition(lake:
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
     table = lake.table(PLAIN, spec=spec, properties={"schema.name-mapping.default": mapping})
     for number in range(3):
-        path = add_file(table, [(number, "hive")], Record("hive"), metrics=False)
-        without_column(path, "p")
+        file = make_file(table, [(number, "hive")], Record("hive"), metrics=False)
+        without_column(file.file_path, "p")
+        size = local_path(file.file_path).stat().st_size
+        add_data_files(table, [changed_file(file, file_size_in_bytes=size)])
     lake.assert_rows_kept(table)
     assert {row[1] for row in rows(table.refresh())} == {"hive"}
 

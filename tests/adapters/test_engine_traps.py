@@ -1,4 +1,4 @@
-"""Traps T22 and T24 to T28: what DuckDB 1.5.5 does to values and processes, as far as rewriting works around it.
+"""Traps T22 and T24 to T29: what DuckDB 1.5.5 does to values and processes, as far as rewriting works around it.
 
 A red test here means that the ground has moved: the workaround it names may be able to go.
 """
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -123,3 +124,17 @@ def test_t28_a_column_hides_the_virtual_one_of_its_name(catalog: SqlCatalog) -> 
     table = make_table(catalog, "ns.t", Schema(NestedField(1, "filename", LongType())))
     append(table, [(7,)])
     assert duckdb_rows(table, "filename") == [(7,)]
+
+
+def test_t29_a_bit_flipped_in_a_page_that_has_a_checksum_is_read_as_a_value(tmp_path: Path) -> None:
+    """Our answer: `check_checksums` looks at them before and beside the rewrite."""
+    path = tmp_path / "flipped.parquet"
+    pq.write_table(
+        pa.table({"a": range(100)}), path, compression="none", use_dictionary=False, write_page_checksum=True
+    )
+    content = bytearray(path.read_bytes())
+    content[content.find((50).to_bytes(8, "little"))] ^= 1
+    path.write_bytes(content)
+    assert duckdb.execute(f"SELECT sum(a) FROM '{path}'").fetchall() == [(4951,)]
+    with pytest.raises(OSError, match="CRC checksum verification failed"):
+        pq.ParquetFile(path, page_checksum_verification=True).read()

@@ -120,6 +120,7 @@ def test_within_a_group_the_first_file_decides_and_a_lost_input_goes_before_dele
 SPOILED: dict[str, Any] = {"missing_inputs": frozenset({"a1", "b1"})}
 REPLACED: dict[str, Any] = {"same_table": False}
 BACK: dict[str, Any] = {"returned_fields": frozenset({9, 3})}
+LOST: dict[str, Any] = {"lost_specs": frozenset({0})}
 
 
 @pytest.mark.parametrize(
@@ -130,6 +131,9 @@ BACK: dict[str, Any] = {"returned_fields": frozenset({9, 3})}
         ({**SPOILED, **BACK, "ancestry": Ancestry.ROLLED_BACK}, "BASE_NOT_ANCESTOR", True),
         ({**SPOILED, **BACK, "ancestry": Ancestry.EXPIRED}, "BASE_EXPIRED", True),
         ({**SPOILED, **BACK}, "SCHEMA_CHANGED", True),
+        ({**SPOILED, **LOST}, "SPEC_CHANGED", True),
+        ({**SPOILED, **LOST, **BACK}, "SCHEMA_CHANGED", True),
+        ({**SPOILED, **LOST, "ancestry": Ancestry.EXPIRED}, "BASE_EXPIRED", True),
         ({**BACK, "ancestry": Ancestry.HEAD_ONLY}, "SCHEMA_CHANGED", True),
     ],
 )

@@ -1,9 +1,13 @@
-"""An application into whose operations a test can step: after the table is loaded, and before each commit."""
+"""An application into whose operations a test can step.
+
+After the table is loaded, between the rewrite and the commit of a COMPACT, and before and after each commit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from regelate.adapters.clock import SystemClock
 from regelate.adapters.iceberg.session import TableSession
+from regelate.operations.compact import CompactionTools
 from regelate.settings import load_settings
 from regelate.tenancy import Address
 from regelate.wiring import Application
@@ -20,15 +25,23 @@ Hook = Callable[[], object]
 
 
 class HookedCatalog(SqlCatalog):
-    """A real catalog that lets the test act when a commit is on its way, and when it has landed.
+    """A real catalog that lets the test act when a commit is on its way, when it has landed, and at each load.
 
-    Each hook of a list serves one commit; one that raises after it is a reply that was lost.
+    Each hook of a list serves one commit or load; one that raises after a commit is a reply that was lost. What a hook
+    of `on_load` returns is what the catalog answers, unless it is None.
     """
 
     before_commit: list[Hook]
     after_commit: list[Hook]
+    on_load: list[Hook]
+    commits = 0
+
+    def load_table(self, identifier: Any) -> Any:
+        found = self.on_load.pop(0)() if self.on_load else None
+        return super().load_table(identifier) if found is None else found
 
     def commit_table(self, *arguments: Any, **options: Any) -> Any:
+        self.commits += 1
         if self.before_commit:
             self.before_commit.pop(0)()
         response = super().commit_table(*arguments, **options)
@@ -54,6 +67,7 @@ class HookedApplication(Application):
         super().__init__(load_settings({"REGELATE_HOME": str(folder)}))
         self.folder = folder
         self.after_load: list[Hook] = []
+        self.between: list[Hook] = []
         self.clock = PatientClock()
 
     @cached_property
@@ -62,7 +76,7 @@ class HookedApplication(Application):
         warehouse.mkdir(parents=True, exist_ok=True)
         uri = f"sqlite:///{self.folder}/catalog.db?timeout=30"
         made = HookedCatalog("local", uri=uri, warehouse=warehouse.as_uri())
-        made.before_commit, made.after_commit = [], []
+        made.before_commit, made.after_commit, made.on_load = [], [], []
         return made
 
     def catalog(self, name: str | None = None) -> HookedCatalog:
@@ -74,3 +88,25 @@ class HookedApplication(Application):
             if self.after_load:
                 self.after_load.pop(0)()
             yield session
+
+    @contextmanager
+    def _tools(self, session: TableSession) -> Iterator[CompactionTools]:
+        with super()._tools(session) as tools:
+            yield replace(tools, engine=_HookedEngine(tools.engine, self.between))
+
+
+class _HookedEngine:
+    """A rewrite engine that lets the test act when all outputs are written and nothing is committed."""
+
+    def __init__(self, engine: Any, between: list[Hook]) -> None:
+        self._engine = engine
+        self._between = between
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def rewrite(self, *arguments: Any, **options: Any) -> Any:
+        found = self._engine.rewrite(*arguments, **options)
+        if self._between:
+            self._between.pop(0)()
+        return found

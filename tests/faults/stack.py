@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from tests.iceberg_tables import live_data_paths, local_path
 
 TENANT = "default"
 Answer = dict[str, Any]
+Edit = Callable[[dict[str, Any]], object]
 LOCAL_CATALOG = {
     "type": "sql",
     "uri": "sqlite:///${REGELATE_HOME}/catalog.db?timeout=30",
@@ -178,6 +179,14 @@ def assert_nothing_left_behind(table: Table) -> None:
     for snapshot in table.snapshots():
         known |= {e.data_file.file_path for m in snapshot.manifests(table.io) for e in m.fetch_manifest_entry(table.io)}
     assert data_files(table) - {str(local_path(path)) for path in known} == set()
+
+
+def edit_metadata(table: Table, change: Edit) -> None:
+    """Rewrite the table's current metadata file, as another program would have written it."""
+    path = local_path(table.metadata_location)
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
 
 
 EVERY_TABLE_OPERATION: Mapping[str, Mapping[str, object]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,26 +10,25 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.manifest import FileFormat
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.name_mapping import create_mapping_from_schema
-from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from tests.deletes_writer import (
-    POSITION_DELETE_SCHEMA,
-    _commit,
-    _delete_file,
-    _write_parquet,
-    add_equality_deletes,
-    add_position_deletes,
+from tests.deletes_writer import add_described_deletes, add_equality_deletes, add_position_deletes
+from tests.faults.stack import (
+    EVERY_TABLE_OPERATION,
+    Answer,
+    Edit,
+    Stack,
+    assert_nothing_left_behind,
+    edit_metadata,
+    request,
 )
-from tests.faults.stack import EVERY_TABLE_OPERATION, Answer, Stack, assert_nothing_left_behind, request
 from tests.iceberg_tables import (
     add_data_files,
     append,
@@ -47,7 +45,6 @@ from tests.table_model import model_rows
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "v", StringType()))
 BY_V = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "v"))
-Edit = Callable[[dict[str, Any]], object]
 
 
 @pytest.fixture
@@ -175,14 +172,6 @@ def test_row_32_one_partition_of_deleted_rows_goes_and_the_other_stays(
     assert rows(table) == [(number, "b") for number in range(10, 14)]
 
 
-def edit_metadata(table: Table, change: Edit) -> None:
-    """Rewrite the table's current metadata file, as another program would have written it."""
-    path = local_path(table.metadata_location)
-    document = json.loads(path.read_text())
-    change(document)
-    path.write_text(json.dumps(document))
-
-
 def with_type(text: str) -> Edit:
     return lambda m: m["schemas"][0]["fields"][1].update(type=text)
 
@@ -296,15 +285,11 @@ def test_row_33_deletes_that_we_cannot_read_are_refused_and_never_taken_for_none
     stack: Stack, make: Callable[..., Table], changes: dict[str, Any], word: str
 ) -> None:
     table = make()
-    path = live_data_paths(table)[0]
-    content = pa.table({"file_path": [path], "pos": [0]}, schema=schema_to_pyarrow(POSITION_DELETE_SCHEMA))
-    written = _write_parquet(table, content, POSITION_DELETE_SCHEMA)
-    delete = _delete_file(DataFileContent.POSITION_DELETES, written, table.spec(), None)
-    _commit(table, changed_file(delete, **changes), table.spec(), Operation.DELETE, "main")
+    delete = add_described_deletes(table, live_data_paths(table)[0], **changes)
     with stack.untouched():
         for operation in ("COMPACT", "TABLE_HEALTH", "QUERY"):
-            stack.refused(501, "UNSUPPORTED_TABLE", [word, delete.file_path], request(operation, "t"))
-    assert live_delete_paths(table.refresh()) == [delete.file_path]
+            stack.refused(501, "UNSUPPORTED_TABLE", [word, delete], request(operation, "t"))
+    assert live_delete_paths(table.refresh()) == [delete]
 
 
 def test_row_64_properties_and_fields_that_nobody_knows_change_nothing(

@@ -42,6 +42,7 @@ class CommitWindow:
     `missing_deletes`: applied delete files no longer live. `referenced`: for new position deletes, the data file paths
     they name, where the adapter read them; absent = unknown, judged by their path range. `returned_fields`: ids of
     columns that were dropped when the rewrite read the table and are in the schema again, so the outputs lack them.
+    `lost_specs`: ids of specs of planned groups that the table has given up.
     """
 
     ancestry: Ancestry
@@ -54,6 +55,7 @@ class CommitWindow:
     missing_deletes: frozenset[str] = frozenset()
     referenced: Mapping[str, frozenset[str]] = field(default_factory=dict)
     returned_fields: frozenset[int] = frozenset()
+    lost_specs: frozenset[int] = frozenset()
     rebased_over: tuple[int, ...] = ()
 
 
@@ -85,8 +87,9 @@ class CommitResult:
 def judge(groups: Sequence[FileGroup], window: CommitWindow) -> Verdict:
     """Keep the groups that the window leaves valid, drop the others with the file that decided it.
 
-    Raises Conflict (TABLE_REPLACED, BASE_NOT_ANCESTOR, BASE_EXPIRED, SCHEMA_CHANGED) when nothing can be judged and a
-    new plan is due. Other schema changes do no harm: outputs are read by field id.
+    Raises Conflict (TABLE_REPLACED, BASE_NOT_ANCESTOR, BASE_EXPIRED, SCHEMA_CHANGED, SPEC_CHANGED) when nothing can be
+    judged and a new plan is due. No other schema change does harm, since outputs are read by field id; nor does another
+    default spec, since outputs stay in that of their inputs.
     """
     if not window.same_table:
         raise Conflict(
@@ -110,6 +113,12 @@ def judge(groups: Sequence[FileGroup], window: CommitWindow) -> Verdict:
             "SCHEMA_CHANGED",
             f"columns that were dropped came back meanwhile (field {min(window.returned_fields)}); plan again",
             field_ids=sorted(window.returned_fields),
+        )
+    if window.lost_specs:
+        raise Conflict(
+            "SPEC_CHANGED",
+            f"the table gave up partition spec {min(window.lost_specs)}, which planned files are in; plan again",
+            spec_ids=sorted(window.lost_specs),
         )
     kept: list[FileGroup] = []
     dropped: list[DroppedGroup] = []

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import duckdb
@@ -17,6 +17,7 @@ from regelate.adapters.duckdb import sql
 from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
 from regelate.adapters.duckdb.faults import located, miscounted, reading_fault
 from regelate.adapters.duckdb.fingerprints import of_file, of_views
+from regelate.adapters.duckdb.inputs import check_checksums, check_remote, wrong_size
 from regelate.adapters.duckdb.writer import write_rows
 from regelate.core.plan import FileGroup
 from regelate.core.policy import MAX_FILES_PER_GROUP, CompactionPolicy, Strategy
@@ -47,10 +48,16 @@ class _Work:
     rows_deleted: int = 0
     fault: Exception | None = None
 
+    def spoil(self, fault: Exception) -> None:
+        self.fault = self.fault or fault
+
     @property
     def result(self) -> RewriteResult:
         added = tuple(sorted(self.added, key=lambda f: self.reserved.index(f.path)))
         return RewriteResult(group=self.group, added=added, rows_deleted=self.rows_deleted)
+
+
+Step = tuple[_Work, Callable[[], None]]
 
 
 class DuckDBRewriteEngine:
@@ -105,11 +112,12 @@ class DuckDBRewriteEngine:
         self, groups: Sequence[FileGroup], policy: CompactionPolicy, *, progress: Progress | None = None
     ) -> tuple[tuple[RewriteResult, ...], tuple[tuple[FileGroup, Exception], ...]]:
         """Rewrite every group; return results in plan order, and the groups that failed with their faults."""
-        works = [_Work(group) for group in groups]
+        works = [_Work(group, fault=wrong_size(group.tasks)) for group in groups]
+        steps: list[Step] = [(work, partial(check_checksums, work.group.tasks)) for work in works]
         if policy.strategy is Strategy.SORT:
-            steps = [(work, _sorted_step(self, work, policy)) for work in works]
+            steps += [(work, _sorted_step(self, work, policy)) for work in works]
         else:
-            steps = [(work, _part_step(self, work, part, policy)) for work in works for part in split(work.group)]
+            steps += [(work, _part_step(self, work, part, policy)) for work in works for part in split(work.group)]
         steps += [(work, _count_step(self, work)) for work in works if any(t.deletes for t in work.group.tasks)]
         try:
             self._run(steps, progress)
@@ -141,8 +149,9 @@ class DuckDBRewriteEngine:
 
     def fingerprints(self, result: RewriteResult) -> tuple[Fingerprint, Fingerprint]:
         """Return the fingerprints of what a rewrite read, by a scan of its own, and of its outputs as PyArrow reads
-        them back from where they lie."""
+        them back from where they lie. Remote inputs, whose page checksums nobody has looked at yet, are checked too."""
         group, cursor = result.group, self._connection.cursor()
+        check_remote(group.tasks, self._outputs.open)
         written = Fingerprint()
         for added in result.added:
             with self._outputs.open(added.path) as source:
@@ -153,7 +162,7 @@ class DuckDBRewriteEngine:
         except duckdb.Error as error:
             raise reading_fault(error, group.tasks) from error
 
-    def _run(self, steps: list[tuple[_Work, Callable[[], None]]], progress: Progress | None) -> None:
+    def _run(self, steps: list[Step], progress: Progress | None) -> None:
         done = 0
         lock = threading.Lock()
 
@@ -164,9 +173,9 @@ class DuckDBRewriteEngine:
                     step()
                 except duckdb.Error as error:
                     fault = reading_fault(error, work.group.tasks)
-                    work.fault = located(fault, self._connection.cursor(), work.group.tasks)
+                    work.spoil(located(fault, self._connection.cursor(), work.group.tasks))
                 except Exception as error:  # noqa: BLE001  the group is given back with it: nothing is swallowed
-                    work.fault = error
+                    work.spoil(error)
             with lock:
                 done += 1
                 if progress is not None:

@@ -67,6 +67,8 @@ def located(
     for path, code in {**deletes, **{t.data_file.path: fault.code for t in tasks}}.items():
         try:
             connection.execute(f"SELECT max(hash(COLUMNS(*))) FROM read_parquet({file_name(path)})").fetchall()
+        except duckdb.InterruptException:
+            return fault
         except duckdb.Error:
             return DataUnavailable(code, f"{path}: {fault.message}", path=path)
     return fault

@@ -11,6 +11,7 @@ import duckdb
 from regelate.adapters.duckdb import sql
 from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
 from regelate.adapters.duckdb.faults import reading_fault
+from regelate.adapters.duckdb.inputs import check_checksums, wrong_size
 from regelate.adapters.duckdb.writer import write_rows
 from regelate.core.plan import FileGroup
 from regelate.core.policy import MAX_FILES_PER_GROUP
@@ -57,6 +58,10 @@ class DuckDBKeyRewriter:
             for partition, members in by_partition.items():
                 for low in range(0, len(members), MAX_FILES_PER_GROUP):
                     found = self._touched(cursor, members[low : low + MAX_FILES_PER_GROUP], key)
+                    fault = wrong_size(found)
+                    if fault is not None:
+                        raise fault
+                    check_checksums(found)
                     touched += found
                     added += self._rest(cursor, partition, found, key, reserved)
         except duckdb.Error as error:

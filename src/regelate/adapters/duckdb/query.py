@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from regelate.adapters.duckdb.encode import ResultColumn, encode_batch, json_bytes, result_columns
+from regelate.adapters.duckdb.faults import located
 from regelate.adapters.duckdb.sandbox import Deadline, guard, lock, query_fault
 from regelate.adapters.duckdb.session import EXTENSIONS, LOCAL_EXTENSIONS, open_session
 from regelate.adapters.duckdb.sql import identifier, select
@@ -141,7 +142,7 @@ class DuckDBQueryEngine:
                     result = connection.execute(statement.text, statement.parameters)
                     return _collect(result, deadline, limits, names)
                 except (duckdb.Error, OSError, pa.ArrowException) as error:
-                    raise query_fault(error, tasks, deadline) from error
+                    raise located(query_fault(error, tasks, deadline), connection, tasks) from error
         finally:
             connection.close()
             shutil.rmtree(self._folder / "spill", ignore_errors=True)

@@ -214,7 +214,8 @@ def query_fault(error: Exception, tasks: Sequence[FileScanTask], deadline: Deadl
     if kind == "Permission":
         return refused(plain_message(message))
     paths = (path for t in tasks for path in (t.data_file.path, *(d.path for d in t.deletes)))
-    if kind in DATA_ERRORS or any(path.removeprefix("file://") in message for path in paths):
+    unnamed = isinstance(error, duckdb.Error) and not message  # a damaged footer: its reader has no errors of its own
+    if unnamed or kind in DATA_ERRORS or any(path.removeprefix("file://") in message for path in paths):
         known = error if isinstance(error, duckdb.Error) else duckdb.IOException(str(error))
         return reading_fault(known, tasks)
     if kind in BUGS:

@@ -96,7 +96,7 @@ class TableOutputs:
         )
 
     def open(self, location: str) -> BinaryIO:
-        """Open a published output where it lies."""
+        """Open a file of the table's store, such as a published output where it lies, for reading."""
         return cast(BinaryIO, self._io.new_input(location).open())
 
     def discard(self, locations: Sequence[str]) -> None:

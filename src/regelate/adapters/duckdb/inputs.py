@@ -1,0 +1,78 @@
+"""Looks at the files of a group before they are read: what is not what the manifests say is refused by name (row 25).
+
+Files on this machine only, where a look costs microseconds. Of a remote file DuckDB takes the manifest's word for its
+size, so it does not find the footer of a file that is longer or shorter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote
+
+from regelate.adapters.duckdb.checksums import damaged_column
+from regelate.core.table import FileScanTask
+from regelate.errors import DataUnavailable
+
+
+def wrong_size(tasks: Sequence[FileScanTask]) -> DataUnavailable | None:
+    """Return the fault of the first file that is missing or of another size than its manifest says, if any."""
+    for path, expected, code in _files(tasks):
+        local = local_file(path)
+        if local is None:
+            continue
+        try:
+            size = local.stat().st_size
+        except FileNotFoundError:
+            missing = "DATA_FILE_MISSING" if code == "DATA_FILE_CORRUPT" else code
+            return DataUnavailable(missing, f"{path} is missing", path=path)
+        except OSError:
+            continue  # the reader says why
+        if size != expected:
+            return DataUnavailable(
+                code,
+                f"{path} has {size} bytes where its manifest says {expected}",
+                path=path,
+                size_bytes=size,
+                expected=expected,
+            )
+    return None
+
+
+def check_checksums(tasks: Sequence[FileScanTask]) -> None:
+    """Raise the fault of the first local file with a page that fails its own checksum, if any."""
+    for path, _, code in _files(tasks):
+        local = local_file(path)
+        if local is not None and local.exists():
+            with local.open("rb") as source:
+                _check(source, path, code)
+
+
+def check_remote(tasks: Sequence[FileScanTask], open_file: Callable[[str], BinaryIO]) -> None:
+    """Do the same for the files that are not on this machine, by reading them from their store once more."""
+    for path, _, code in _files(tasks):
+        if local_file(path) is None:
+            with open_file(path) as source:
+                _check(source, path, code)
+
+
+def _check(source: BinaryIO, path: str, code: str) -> None:
+    column = damaged_column(source)
+    if column is not None:
+        raise DataUnavailable(code, f"{path}: a page of column {column} fails its checksum", path=path, column=column)
+
+
+def _files(tasks: Sequence[FileScanTask]) -> Iterator[tuple[str, int, str]]:
+    """Yield every file of the tasks once: path, size by its manifest, and the code of its damage."""
+    deletes = {d.path: d.size_bytes for t in tasks for d in t.deletes}
+    yield from ((path, size, "DELETE_FILE_CORRUPT") for path, size in deletes.items())
+    yield from ((t.data_file.path, t.data_file.size_bytes, "DATA_FILE_CORRUPT") for t in tasks)
+
+
+def local_file(path: str) -> Path | None:
+    """Return the file on this machine that a location names; None when it is an object store's, or nobody's."""
+    if path.startswith("file:"):
+        plain = Path("/" + path.removeprefix("file:").lstrip("/"))
+        return plain if plain.exists() else Path(unquote(str(plain)))
+    return None if "://" in path else Path(path)
