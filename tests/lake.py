@@ -134,12 +134,23 @@ class Lake:
         options: dict[str, Any] = {"mode": "append", "key": (), "idempotency_key": None, **how}
         return dict(self.application.write(address(table), records, request_id="test", **options))
 
-    def expire(self, table: Table | str, *, hours: float | None = None, keep: int | None = None, **more: Any) -> Answer:
-        options = {"dry_run": False, **more}
+    def expire(
+        self,
+        table: Table | str,
+        *,
+        hours: float | None = None,
+        keep: int | None = None,
+        grace: float | None = 0,
+        dry_run: bool = False,
+    ) -> Answer:
+        """Run one EXPIRE_SNAPSHOTS, deleting files at once unless a grace is given; None is the configured one."""
         found = self.application.expire_snapshots(
-            address(table), retention_hours=hours, min_snapshots_to_keep=keep, **options
+            address(table), retention_hours=hours, min_snapshots_to_keep=keep, grace_hours=grace, dry_run=dry_run
         )
         return dict(found)
+
+    def undo(self, table: Table | str, undo_id: str) -> Answer:
+        return dict(self.application.undo_expiry(address(table), undo_id))
 
     def assert_rows_kept(self, table: Table, **request: Any) -> Answer:
         """COMPACT with `force`, and check that it landed and that the independent reader sees the same rows."""

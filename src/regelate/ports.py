@@ -10,6 +10,8 @@ from typing import BinaryIO, Protocol
 from regelate.core.conflict import CommitWindow
 from regelate.core.plan import FileGroup
 from regelate.core.policy import CompactionPolicy, SortField
+from regelate.core.quarantine import Quarantine
+from regelate.core.reachability import StoredFile
 from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
 from regelate.core.schema import Column, TableDefinition
 from regelate.core.selection import Reason
@@ -115,12 +117,30 @@ class TableTotals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Restoration:
+    """What an undone expiry brings back, as the specification writes it (JSON texts); snapshots oldest first.
+
+    Each snapshot gets a tag of its own, so that the next expiry does not take it again at once.
+    """
+
+    snapshots: tuple[tuple[int, str], ...]
+    refs: tuple[tuple[str, str], ...] = ()
+    statistics: tuple[str, ...] = ()
+    partition_statistics: tuple[str, ...] = ()
+
+    @property
+    def snapshot_ids(self) -> tuple[int, ...]:
+        return tuple(snapshot_id for snapshot_id, _ in self.snapshots)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotChange:
     """One snapshot to commit on top of a head. Removed data files (path -> the manifest that listed it at planning)
     must be live there, in exactly `removed_entries` manifest entries; `base_manifests` are the manifests known at
     planning to hold none of them, which need no second look.
 
     `data_sequence_number` is set for rewrites (law 4): the added files then carry it; None inherits the new one.
+    `restored` comes back in the same commit.
     """
 
     operation: str
@@ -132,6 +152,7 @@ class SnapshotChange:
     base_manifests: frozenset[str] = frozenset()
     dropped_delete_paths: frozenset[str] = frozenset()
     data_sequence_number: int | None = None
+    restored: Restoration | None = None
 
     def __post_init__(self) -> None:
         if self.operation == "replace" and self.added and not self.removed:
@@ -254,10 +275,23 @@ class KeyRewriter(Protocol):
 
 
 class Reclaimer(Protocol):
-    """Deletes what expiry made unreachable, from reachability over all refs of the latest metadata."""
+    """What an expiry makes unreachable: set down in a quarantine list, deleted after its grace, or brought back.
+
+    Reachability counts over all snapshots of the latest metadata, so over every ref (law 10). `now_ms` is the store's
+    time. `record` writes the list of an expiry on the head last seen, before its commit; `list_files` completes it
+    afterwards, so that a crash between the two leaves a list without files and no file without a list.
+    """
 
     def check_allowed(self) -> None: ...
-    def reclaim(self, expired: Sequence[int]) -> tuple[int, int]: ...
+    def check_unshared(self) -> None: ...
+    def record(self, undo_id: str, change: ExpiryChange, *, grace_ms: int, created_ms: int) -> None: ...
+    def list_files(self, undo_id: str) -> Quarantine: ...
+    def drop(self, undo_id: str) -> None: ...
+    def quarantines(self) -> tuple[Quarantine, ...]: ...
+    def now_ms(self) -> int: ...
+    def unreachable(self, listed: Quarantine) -> tuple[StoredFile, ...]: ...
+    def delete(self, files: Sequence[StoredFile]) -> tuple[StoredFile, ...]: ...
+    def restoration(self, undo_id: str) -> Restoration: ...
 
 
 class Telemetry(Protocol):

@@ -21,12 +21,13 @@ from regelate.adapters.telemetry import LogTelemetry
 from regelate.core.option_retention import resolve_retention
 from regelate.core.options import CompactOptions, resolve_check, resolve_policy, resolve_verify
 from regelate.core.placement import parallelism
-from regelate.core.policy import CompactionPolicy, RetentionPolicy
+from regelate.core.policy import CompactionPolicy
 from regelate.core.schema import TableDefinition
 from regelate.errors import RegelateError
 from regelate.operations import answers
 from regelate.settings import Settings, load_settings
 from regelate.tenancy import Address, Tenancy
+from regelate.wiring_maintenance import Maintenance
 
 if TYPE_CHECKING:
     from regelate.adapters.iceberg.admin import IcebergAdmin
@@ -42,7 +43,7 @@ EXPLAINED_FILES = 10_000
 """Files listed by an explained health answer; the command line streams all of them."""
 
 
-class Application:
+class Application(Maintenance):
     """Everything behind the doors, for one process. Safe for several threads; an operation owns its own sessions."""
 
     def __init__(self, settings: Settings) -> None:
@@ -220,7 +221,9 @@ class Application:
                 run_id=_run_id("compact", idempotency_key),
                 dry_run=bool(options.get("dry_run", False)),
                 plan_id=plan_id,
-                retention=self._retention(session, options.get("snapshot_retention_hours"), None)
+                retention=self._retention(
+                    session, options.get("snapshot_retention_hours"), hours_field="snapshot_retention_hours"
+                )
                 if options.get("expire_snapshots", True)
                 else None,
                 max_cost_dollars=options.get("max_cost"),
@@ -276,16 +279,6 @@ class Application:
             for data_file, reason in session.reader.explain(policy):
                 yield answers.explained(data_file, reason)
 
-    def expire_snapshots(
-        self, address: Address, *, retention_hours: float | None, min_snapshots_to_keep: int | None, dry_run: bool
-    ) -> Fields:
-        from regelate.operations.expire import expire_snapshots
-
-        with self._session(address) as session:
-            policy = self._retention(session, retention_hours, min_snapshots_to_keep)
-            found = expire_snapshots(session.committer, session.reclaimer, self.clock, policy, dry_run=dry_run)
-            return answers.expired(found)
-
     def query(self, address: Address, spec: Mapping[str, Any]) -> Fields:
         from regelate.adapters.duckdb.query import DuckDBQueryEngine
         from regelate.adapters.iceberg.scan import SnapshotScan
@@ -319,14 +312,6 @@ class Application:
             config=self.settings.compaction_defaults,
             now_ms=self.clock.now_ms() if now_ms is None else now_ms,
             table_sort_order=session.sort_fields,
-        )
-
-    def _retention(self, session: TableSession, hours: object, keep: object) -> RetentionPolicy:
-        return resolve_retention(
-            request_hours=hours,
-            request_min=keep,
-            table_properties=session.properties,
-            config=self.settings.retention_defaults,
         )
 
 

@@ -20,6 +20,7 @@ from tests.lake import Lake
 from tests.table_model import model_rows
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", StringType()))
+AT_ONCE = {"regelate.expiry.grace-hours": "0"}
 MONTH_MS = 30 * 24 * 3600 * 1000
 
 
@@ -36,7 +37,7 @@ class NextMonth(SystemClock):
 @pytest.fixture
 def table(lake: Lake) -> Table:
     """Four appends of two rows each, a month ago."""
-    made = lake.table(SCHEMA, *([(10 * i, "x"), (10 * i + 1, "x")] for i in range(4)))
+    made = lake.table(SCHEMA, *([(10 * i, "x"), (10 * i + 1, "x")] for i in range(4)), properties=AT_ONCE)
     lake.application.clock = NextMonth()
     return made
 
@@ -233,13 +234,12 @@ def test_an_expiry_whose_reply_was_lost_still_deletes_what_it_made_unreachable(
     assert in_store(table) == reachable(table)
 
 
-def test_a_snapshot_whose_manifests_cannot_be_read_costs_no_file(lake: Lake, table: Table) -> None:
+def test_a_kept_snapshot_whose_manifests_cannot_be_read_costs_no_file(lake: Lake, table: Table) -> None:
     """What is reachable is not known then, so nothing is deleted."""
-    head = table.refresh().current_snapshot()
-    assert head is not None
-    compacted = lake.compact(table, expire_snapshots=False)
-    assert compacted["compacted"]
-    first = table.refresh().snapshots()[0]
+    first, *_ = table.refresh().snapshots()
+    with table.manage_snapshots() as manage:
+        manage.create_tag(first.snapshot_id, "kept")
+    assert lake.compact(table, expire_snapshots=False)["compacted"]
     remove_file(first.manifest_list)
     data = {path for path in stored_files(table) if path.endswith(".parquet")}
     with pytest.raises(RegelateError) as caught:
@@ -248,3 +248,12 @@ def test_a_snapshot_whose_manifests_cannot_be_read_costs_no_file(lake: Lake, tab
     assert {path for path in stored_files(table) if path.endswith(".parquet")} == data
     assert len(rows(table.refresh())) == 8
     assert local_path(live_data_paths(table)[0]).exists()
+
+
+def test_an_expired_snapshot_whose_manifests_cannot_be_read_hides_only_its_own_files(lake: Lake, table: Table) -> None:
+    first = table.refresh().snapshots()[0]
+    remove_file(first.manifest_list)
+    answer = lake.expire(table, hours=1, keep=1)
+    assert answer["snapshots_expired"] == 3
+    assert len(rows(table.refresh())) == 8
+    assert in_store(table) >= reachable(table)

@@ -36,6 +36,9 @@ STATS = {
     "manifests_before": 15,
     "manifests_after": 1,
     "bytes_freed": 0,
+    "bytes_quarantined": 0,
+    "undo_id": None,
+    "deletable_at": None,
     "commit_attempts": 1,
     "dropped_groups": 0,
     "seconds": {"plan": 0.1, "rewrite": 1.5, "verify": 0.1, "commit": 0.3, "expire": 0.3},
@@ -48,6 +51,17 @@ class FakeTable:
     rows: list[Mapping[str, Any]] = field(default_factory=list)
     properties: dict[str, str] = field(default_factory=dict)
     writes: int = 0
+
+
+NOTHING_QUARANTINED: dict[str, object] = {
+    "files_quarantined": 0,
+    "bytes_quarantined": 0,
+    "undo_id": None,
+    "undo_until": None,
+    "deletable_at": None,
+    "snapshots_restored": 0,
+    "warnings": [],
+}
 
 
 class FakeService:
@@ -172,8 +186,14 @@ class FakeService:
             "refs_removed": [],
             "files_deleted": 0,
             "bytes_freed": 0,
-            "warnings": [],
+            **NOTHING_QUARANTINED,
         }
+
+    def undo_expiry(self, address: Address, undo_id: str) -> dict[str, object]:
+        self._called("EXPIRE_SNAPSHOTS", address, undo_id=undo_id)
+        counts = {"snapshots_expired": 0, "files_deleted": 0, "bytes_freed": 0}
+        listed: dict[str, object] = {"snapshot_ids": [], "refs_removed": []}
+        return {"dry_run": False, **counts, **listed, **NOTHING_QUARANTINED}
 
 
 def settings_for(environment: str, **more: str) -> Settings:

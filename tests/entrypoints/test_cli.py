@@ -270,6 +270,30 @@ def test_what_max_files_leaves_over_is_partial_and_exit_code_4(run: Run) -> None
     assert "1 group left for another run" in ended.out
 
 
+def a_month_older(home: Path) -> None:
+    """Let every snapshot of the only table be older, by the metadata file that the catalog names."""
+    newest = max(home.rglob("*.metadata.json"), key=lambda path: path.name)
+    text = newest.read_text()
+    month_ms = 30 * 24 * 3600 * 1000
+    older = re.sub(r'"((?:timestamp|last-updated)-ms)":\s*(\d+)', lambda m: f'"{m[1]}":{int(m[2]) - month_ms}', text)
+    newest.write_text(older)
+
+
+def test_an_expiry_says_how_to_undo_it_and_the_undo_works(run: Run, tmp_path: Path) -> None:
+    orders(run, writes=4)
+    a_month_older(tmp_path)
+    out = done(run("expire", "shop.orders")).out
+    assert out.startswith("3 snapshots of shop.orders expired; 0 files deleted, 0 B freed.\n")
+    (undo,) = re.findall(r"^  regelate (expire shop\.orders --undo \d+)$", out, re.MULTILINE)
+    assert done(run("describe", "shop.orders", "--json")).answer["snapshot_count"] == 1
+    told = "3 snapshots of shop.orders restored; each has a tag, undo-<snapshot id>.\n"
+    assert done(run(*undo.split())).out == told
+    assert done(run("describe", "shop.orders", "--json")).answer["snapshot_count"] == 5
+    assert run(*undo.split()).code == 0
+    assert run("expire", "shop.orders", "--undo", "17").code == 1
+    assert "cannot be combined" in run("expire", "shop.orders", "--undo", "17", "--grace-hours", "1").err
+
+
 def test_explain_prints_one_line_for_every_data_file(run: Run) -> None:
     orders(run, writes=3)
     out = done(run("health", "shop.orders", "--explain")).out

@@ -16,6 +16,8 @@ from regelate.core.conflict import Ancestry, CommitWindow
 from regelate.core.deletes import DeleteIndex
 from regelate.core.plan import FileGroup
 from regelate.core.policy import GB, CompactionPolicy, PlacementPolicy
+from regelate.core.quarantine import Quarantine
+from regelate.core.reachability import StoredFile
 from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
 from regelate.core.selection import classify, is_small
 from regelate.core.table import (
@@ -33,7 +35,7 @@ from regelate.core.table import (
 )
 from regelate.errors import Conflict, InvariantViolated, NotFound, Unavailable
 from regelate.operations.compact import CompactionTools
-from regelate.ports import Change, ExpiryChange, Head, Outcome, TableTotals
+from regelate.ports import Change, ExpiryChange, Head, Outcome, Restoration, TableTotals
 
 NO_METRICS = ColumnMetrics(value_counts={}, null_counts={}, lower_bounds={}, upper_bounds={})
 BYTES_PER_ROW = 10
@@ -67,6 +69,7 @@ class MemoryTable:
         self.log: list[SnapshotEntry] = []
         self.states: dict[int | None, State] = {None: State()}
         self.tags: dict[str, int] = {}
+        self.expired: dict[int, SnapshotEntry] = {}
         self.head_id: int | None = None
         self.version = 0
         self.last_sequence_number = 0
@@ -213,6 +216,7 @@ class MemoryTable:
 
     def expire(self, snapshot_ids: Iterable[int]) -> None:
         gone = set(snapshot_ids)
+        self.expired |= {s.snapshot_id: s for s in self.log if s.snapshot_id in gone}
         self.log = [s for s in self.log if s.snapshot_id not in gone]
         self.tags = {n: i for n, i in self.tags.items() if i not in gone}
         self.version += 1
@@ -379,6 +383,9 @@ class MemoryCommitter:
         if isinstance(change, ExpiryChange):
             table.expire(change.snapshot_ids)
             return
+        if change.restored is not None:
+            table.log = [*(table.expired[i] for i in change.restored.snapshot_ids), *table.log]
+            table.tags |= {f"undo-{i}": i for i in change.restored.snapshot_ids}
         missing = set(change.removed) - table.state.files.keys()
         if missing:
             raise InvariantViolated("INPUT_NOT_LIVE", str(missing))
@@ -507,18 +514,66 @@ class MemoryOutputs:
 
 @dataclass
 class MemoryReclaimer:
-    """Implements Reclaimer; `fault` is what it raises instead."""
+    """Implements Reclaimer: every expired snapshot leaves one file of 100 bytes. `fault` is what it raises instead.
+
+    `store_ms` is the store's time, `reached` names files that the table reaches again, `shared` what a walk through the
+    catalog finds.
+    """
 
     fault: Exception | None = None
-    reclaimed: list[tuple[int, ...]] = field(default_factory=list)
+    shared: Exception | None = None
+    store_ms: int = 0
+    reached: set[str] = field(default_factory=set)
+    lists: dict[str, Quarantine] = field(default_factory=dict)
+    deleted: list[str] = field(default_factory=list)
+    walks: int = 0
 
     def check_allowed(self) -> None:
         if self.fault is not None:
             raise self.fault
 
-    def reclaim(self, expired: Sequence[int]) -> tuple[int, int]:
-        self.reclaimed.append(tuple(expired))
-        return len(expired), 100 * len(expired)
+    def check_unshared(self) -> None:
+        self.walks += 1
+        if self.shared is not None:
+            raise self.shared
+
+    def record(self, undo_id: str, change: ExpiryChange, *, grace_ms: int, created_ms: int) -> None:
+        self.lists[undo_id] = Quarantine(
+            undo_id=undo_id,
+            table_uuid="uuid-1",
+            metadata_location="v",
+            snapshot_ids=change.snapshot_ids,
+            recorded_ms=self.store_ms,
+            grace_ms=grace_ms,
+        )
+
+    def list_files(self, undo_id: str) -> Quarantine:
+        listed = self.lists[undo_id]
+        self.lists[undo_id] = replace(listed, files=self._files(listed))
+        return self.lists[undo_id]
+
+    def _files(self, listed: Quarantine) -> tuple[StoredFile, ...]:
+        return tuple(StoredFile(path=f"snapshot {i}", size_bytes=100) for i in listed.snapshot_ids)
+
+    def drop(self, undo_id: str) -> None:
+        self.lists.pop(undo_id, None)
+
+    def quarantines(self) -> tuple[Quarantine, ...]:
+        return tuple(self.lists.values())
+
+    def now_ms(self) -> int:
+        return self.store_ms
+
+    def unreachable(self, listed: Quarantine) -> tuple[StoredFile, ...]:
+        return tuple(f for f in listed.files or self._files(listed) if f.path not in self.reached)
+
+    def delete(self, files: Sequence[StoredFile]) -> tuple[StoredFile, ...]:
+        gone = tuple(f for f in files if f.path not in self.deleted)
+        self.deleted += [f.path for f in gone]
+        return gone
+
+    def restoration(self, undo_id: str) -> Restoration:
+        return Restoration(snapshots=tuple((i, "") for i in self.lists[undo_id].snapshot_ids))
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -209,11 +209,23 @@ AT_ONCE = RetentionPolicy(max_snapshot_age_ms=1)
 def test_snapshots_expire_after_the_commit_and_their_files_are_reclaimed(table: MemoryTable) -> None:
     reclaimer = MemoryReclaimer()
     tools = tools_for(table, reclaimer=reclaimer, clock=CountingClock(seconds=3600))
-    outcome = compact(tools, command(retention=AT_ONCE))
+    outcome = compact(tools, command(retention=replace(AT_ONCE, grace_ms=0)))
     assert outcome.stats is not None
     assert (outcome.stats.snapshots_expired, outcome.stats.bytes_freed) == (6, 600)
+    assert (outcome.stats.bytes_quarantined, outcome.stats.undo_id, outcome.stats.deletable_at) == (0, None, None)
     assert [s.snapshot_id for s in table.log] == [table.head_id]
-    assert len(reclaimer.reclaimed) == 1
+    assert (len(reclaimer.deleted), reclaimer.lists) == (6, {})
+
+
+def test_a_compaction_tells_what_waits_in_quarantine_and_how_to_undo_it(table: MemoryTable) -> None:
+    reclaimer = MemoryReclaimer(store_ms=1_000_000)
+    tools = tools_for(table, reclaimer=reclaimer, clock=CountingClock(seconds=3600))
+    outcome = compact(tools, command(retention=AT_ONCE))
+    assert outcome.stats is not None
+    assert (outcome.stats.bytes_freed, outcome.stats.bytes_quarantined) == (0, 600)
+    assert [outcome.stats.undo_id] == list(reclaimer.lists)
+    assert outcome.stats.deletable_at == "1970-01-02T00:31:40Z"
+    assert (reclaimer.deleted, reclaimer.walks) == ([], 0)
 
 
 @pytest.mark.parametrize(

@@ -120,11 +120,16 @@ def digest(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPolicy:
-    """What expiry keeps. Ages in milliseconds; defaults are Iceberg's `history.expire.*` unless given."""
+    """What expiry keeps. Ages in milliseconds; defaults are Iceberg's `history.expire.*` unless given.
+
+    `grace_ms`: how long the files of expired snapshots stay in quarantine, and the expiry can be undone; 0 deletes at
+    once.
+    """
 
     max_snapshot_age_ms: int = 5 * ONE_DAY_MS
     min_snapshots_to_keep: int = 1
     max_ref_age_ms: int = 2**63 - 1
+    grace_ms: int = ONE_DAY_MS
 
     def __post_init__(self) -> None:
         if self.max_snapshot_age_ms <= 0:

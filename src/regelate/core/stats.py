@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 
 from regelate.core.placement import Engine
 from regelate.core.plan import CompactionPlan
@@ -34,7 +35,9 @@ class CompactionStats:
 
     `files_before` / `files_after` and `bytes_*`: live data files of the whole table at the plan and after the commit,
     so files_after = files_before - files_removed + files_added + what others did meanwhile. `bytes_saved`: inputs less
-    outputs; negative where they grew. `rows`: rows written. `small_files_remaining`: candidates left.
+    outputs; negative where they grew. `rows`: rows written. `small_files_remaining`: candidates left. `bytes_freed`:
+    deleted for good; `bytes_quarantined`: to be deleted from `deletable_at` (ISO 8601) on, until then `undo_id` brings
+    the expired snapshots back.
     """
 
     files_before: int
@@ -56,6 +59,9 @@ class CompactionStats:
     manifests_before: int
     manifests_after: int
     bytes_freed: int = 0
+    bytes_quarantined: int = 0
+    undo_id: str | None = None
+    deletable_at: str | None = None
     commit_attempts: int
     dropped_groups: int
     seconds: PhaseSeconds = field(default_factory=PhaseSeconds)
@@ -63,6 +69,13 @@ class CompactionStats:
     def as_dict(self) -> dict[str, object]:
         """Return the stats as plain values, ready for JSON."""
         return asdict(self)
+
+
+def iso_time(at_ms: int | None) -> str | None:
+    """Return milliseconds since the epoch as people and JSON write a time: `2026-11-21T19:00:00Z`, to the second."""
+    if at_ms is None:
+        return None
+    return datetime.fromtimestamp(at_ms // 1000, tz=UTC).isoformat().replace("+00:00", "Z")
 
 
 def summarise(
@@ -81,6 +94,9 @@ def summarise(
     delete_files_removed: int = 0,
     snapshots_expired: int = 0,
     bytes_freed: int = 0,
+    bytes_quarantined: int = 0,
+    undo_id: str | None = None,
+    deletable_ms: int | None = None,
 ) -> CompactionStats:
     """Return the stats of one COMPACT from its plan, the results that landed, and the totals after its commit.
 
@@ -112,6 +128,9 @@ def summarise(
         manifests_before=before.manifest_count,
         manifests_after=manifests_after,
         bytes_freed=bytes_freed,
+        bytes_quarantined=bytes_quarantined,
+        undo_id=undo_id,
+        deletable_at=iso_time(deletable_ms),
         commit_attempts=commit_attempts,
         dropped_groups=dropped_groups,
         seconds=seconds,

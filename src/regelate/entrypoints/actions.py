@@ -71,8 +71,15 @@ class Service(Protocol):
     ) -> Fields: ...
     def table_health(self, address: Address, *, explain: bool) -> Fields: ...
     def expire_snapshots(
-        self, address: Address, *, retention_hours: float | None, min_snapshots_to_keep: int | None, dry_run: bool
+        self,
+        address: Address,
+        *,
+        retention_hours: float | None,
+        min_snapshots_to_keep: int | None,
+        grace_hours: float | None,
+        dry_run: bool,
     ) -> Fields: ...
+    def undo_expiry(self, address: Address, undo_id: str) -> Fields: ...
 
 
 Provider = Callable[[], Service]
@@ -242,10 +249,14 @@ def _table_health(service: Service, request: TableHealth, caller: Caller) -> Fie
 
 
 def _expire_snapshots(service: Service, request: ExpireSnapshots, caller: Caller) -> Fields:
+    address = _address(service, request, caller)
+    if request.undo is not None:
+        return service.undo_expiry(address, request.undo)
     return service.expire_snapshots(
-        _address(service, request, caller),
+        address,
         retention_hours=request.retention_hours,
         min_snapshots_to_keep=request.min_snapshots_to_keep,
+        grace_hours=request.grace_hours,
         dry_run=request.dry_run,
     )
 

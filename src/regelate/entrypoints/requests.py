@@ -206,10 +206,23 @@ class TableHealth(TableRequest):
 
 
 class ExpireSnapshots(TableRequest):
+    """`undo`, the `undo_id` of an earlier answer, brings the snapshots of that expiry back, and expires nothing."""
+
     operation: Literal["EXPIRE_SNAPSHOTS"]
     retention_hours: float | None = None
     min_snapshots_to_keep: int | None = None
+    grace_hours: float | None = None
     dry_run: bool = False
+    undo: Identifier | None = None
+
+    @model_validator(mode="after")
+    def _expires_or_undoes(self) -> ExpireSnapshots:
+        asked = ("retention_hours", "min_snapshots_to_keep", "grace_hours")
+        clashing = [name for name in asked if getattr(self, name) is not None] + ["dry_run"] * self.dry_run
+        if self.undo is not None and clashing:
+            message = f"undo: cannot be combined with {', '.join(clashing)}"
+            raise InvalidRequest("INVALID_FIELD", message, field="undo")
+        return self
 
 
 AnyRequest = (

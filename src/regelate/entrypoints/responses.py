@@ -141,6 +141,9 @@ class CompactionStatsAnswer(Shape):
     manifests_before: int
     manifests_after: int
     bytes_freed: int
+    bytes_quarantined: int
+    undo_id: str | None
+    deletable_at: str | None
     commit_attempts: int
     dropped_groups: int
     seconds: StepSeconds
@@ -176,7 +179,10 @@ class TableHealthAnswer(Answer):
 
 
 class ExpireSnapshotsAnswer(Answer):
-    """What was removed, or would be in a dry run."""
+    """What was removed, or would be in a dry run. `bytes_freed` is gone for good, `bytes_quarantined` is not yet.
+
+    The answer to an undo names the restored snapshots in `snapshot_ids`.
+    """
 
     dry_run: bool
     snapshots_expired: int
@@ -184,6 +190,12 @@ class ExpireSnapshotsAnswer(Answer):
     refs_removed: list[str]
     files_deleted: int
     bytes_freed: int
+    files_quarantined: int
+    bytes_quarantined: int
+    undo_id: str | None
+    undo_until: str | None
+    deletable_at: str | None
+    snapshots_restored: int
     warnings: list[str]
 
 

@@ -8,9 +8,10 @@ from regelate.core.health import TableHealth
 from regelate.core.plan import CompactionPlan, FileGroup
 from regelate.core.schema import Column
 from regelate.core.selection import Reason
+from regelate.core.stats import iso_time
 from regelate.core.table import DataFile, SnapshotRef
 from regelate.operations.compact import CompactOutcome
-from regelate.operations.expire import Expired
+from regelate.operations.expire import Expired, Undone
 from regelate.operations.write import WriteResult
 from regelate.ports import TableDescription
 
@@ -131,7 +132,22 @@ def expired(found: Expired, warnings: Sequence[str] = ()) -> Fields:
         "refs_removed": list(found.ref_names),
         "files_deleted": found.files_deleted,
         "bytes_freed": found.bytes_freed,
+        "files_quarantined": found.files_quarantined,
+        "bytes_quarantined": found.bytes_quarantined,
+        "undo_id": found.undo_id,
+        "undo_until": iso_time(found.undo_until_ms),
+        "deletable_at": iso_time(found.deletable_ms),
+        "snapshots_restored": 0,
         "warnings": list(warnings),
+    }
+
+
+def undone(found: Undone) -> Fields:
+    """Return the same fields as `expired`, for an expiry that was undone."""
+    return {
+        **expired(Expired()),
+        "snapshot_ids": list(found.snapshot_ids),
+        "snapshots_restored": len(found.snapshot_ids),
     }
 
 

@@ -16,7 +16,7 @@ from regelate.core.stats import CompactionStats, PhaseSeconds, summarise
 from regelate.core.table import PLAN_ID, RUN_ID, TableSnapshot
 from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotAllowed, RegelateError
 from regelate.operations.attempt import Attempted, attempt
-from regelate.operations.expire import Expired, expire_snapshots
+from regelate.operations.expire import Expired, expire_after_commit
 from regelate.operations.planning import check_placement, plan_table
 from regelate.operations.timing import Stopwatch
 from regelate.ports import (
@@ -237,6 +237,9 @@ def _outcome(
         dropped_groups=len(run.dropped) + len(run.failed),
         snapshots_expired=len(expired.snapshot_ids),
         bytes_freed=expired.bytes_freed,
+        bytes_quarantined=expired.bytes_quarantined,
+        undo_id=expired.undo_id,
+        deletable_ms=expired.deletable_ms,
         seconds=PhaseSeconds(**run.watch.seconds),
     )
     tools.telemetry.compaction(stats, table=run.snapshot.ident)
@@ -282,7 +285,7 @@ def _expired(tools: CompactionTools, command: CompactCommand, run: _Run) -> Expi
         return Expired()
     with run.watch.phase("expire"):
         try:
-            return expire_snapshots(tools.committer, tools.reclaimer, tools.clock, command.retention)
+            return expire_after_commit(tools.committer, tools.reclaimer, tools.clock, command.retention)
         except NotAllowed as error:
             run.warnings.append(f"snapshots were not expired: {error.message}")
         except Exception as error:  # noqa: BLE001  the compaction has landed

@@ -1,48 +1,218 @@
-"""EXPIRE_SNAPSHOTS: decide in core, commit through the attempt loop, then delete what no ref reaches any more."""
+"""EXPIRE_SNAPSHOTS in two phases: decide in core, commit through the attempt loop, list what nothing reaches any more;
+delete it when the grace of the list is over. Until then the expiry can be undone."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from regelate.core.policy import RetentionPolicy
+from regelate.core.quarantine import Quarantine, plan_deletion
 from regelate.core.retention import plan_expiry
-from regelate.core.table import MAIN_BRANCH
-from regelate.errors import Conflict, InvariantViolated
+from regelate.core.table import MAIN_BRANCH, RUN_ID
+from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotFound
 from regelate.operations.attempt import attempt
-from regelate.ports import Clock, Committer, ExpiryChange, Head, Reclaimer
+from regelate.ports import Clock, Committer, ExpiryChange, Head, Reclaimer, Restoration, SnapshotChange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reclaimed:
+    """What a second phase deleted for good. `waiting`: lists whose grace is not over."""
+
+    files_deleted: int = 0
+    bytes_freed: int = 0
+    lists: int = 0
+    waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
-    """What expiry removed. On a dry run, what it would remove; files are then not counted."""
+    """What expiry removed. On a dry run, what it would remove; files are then not counted.
+
+    `files_deleted` and `bytes_freed`: really gone now, of this and of earlier expiries. With a grace the files of this
+    one are in quarantine: `undo_id` brings its snapshots back until `undo_until_ms`, and from `deletable_ms` on the
+    next expiry, compaction or maintenance of the table deletes them (the store's time, milliseconds since the epoch).
+    """
 
     snapshot_ids: tuple[int, ...] = ()
     ref_names: tuple[str, ...] = ()
     files_deleted: int = 0
     bytes_freed: int = 0
+    files_quarantined: int = 0
+    bytes_quarantined: int = 0
+    undo_id: str | None = None
+    undo_until_ms: int | None = None
+    deletable_ms: int | None = None
     dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """What an undo brought back: readable by id, and by the tag `undo-<id>` that each of them got."""
+
+    snapshot_ids: tuple[int, ...] = ()
+    snapshot_id: int | None = None
 
 
 def expire_snapshots(
     committer: Committer, reclaimer: Reclaimer, clock: Clock, policy: RetentionPolicy, *, dry_run: bool = False
 ) -> Expired:
-    """Expire snapshots by age, refs and the number to keep.
+    """Delete what earlier expiries left to be deleted now, then expire snapshots by age, refs and the number to keep.
 
-    Errors: NotAllowed GC_DISABLED; Conflict COMMIT_CONFLICT. Files are deleted only after every ref was seen unharmed
-    in the metadata that the commit left behind (trap T8).
+    Errors: NotAllowed GC_DISABLED, also when another table of the catalog shares the files; Conflict COMMIT_CONFLICT,
+    REFS_CHANGED. Files are listed only after every ref was seen unharmed in the metadata that the commit left behind
+    (trap T8), and deleted only by `finish_expiry`.
     """
+    head = committer.head()
     reclaimer.check_allowed()
-    now_ms = clock.now_ms()
+    reclaimer.check_unshared()
     if dry_run:
-        change = _change(committer.head(), policy, now_ms)
+        change = _change(head, policy, clock.now_ms())
         return Expired(dry_run=True) if change is None else _removed(change, dry_run=True)
-    done = attempt(committer, clock, lambda head: _change(head, policy, now_ms))
+    return _expired(committer, reclaimer, clock, policy)
+
+
+def expire_after_commit(committer: Committer, reclaimer: Reclaimer, clock: Clock, policy: RetentionPolicy) -> Expired:
+    """Do the same without a walk through the catalog's tables, which only a physical deletion needs.
+
+    Errors: as `expire_snapshots`.
+    """
+    committer.head()
+    reclaimer.check_allowed()
+    return _expired(committer, reclaimer, clock, policy)
+
+
+def _expired(committer: Committer, reclaimer: Reclaimer, clock: Clock, policy: RetentionPolicy) -> Expired:
+    freed = finish_expiry(reclaimer)
+    undo_id = str(committer.new_snapshot_id())
+    change = _committed(committer, reclaimer, clock, policy, undo_id)
+    if change is None:
+        return Expired(files_deleted=freed.files_deleted, bytes_freed=freed.bytes_freed)
+    listed = reclaimer.list_files(undo_id)
+    if policy.grace_ms:
+        return _removed(change, freed=freed, listed=listed)
+    now = _delete(reclaimer, listed, ())
+    total = Reclaimed(
+        files_deleted=freed.files_deleted + now.files_deleted, bytes_freed=freed.bytes_freed + now.bytes_freed
+    )
+    return _removed(change, freed=total)
+
+
+def _committed(
+    committer: Committer, reclaimer: Reclaimer, clock: Clock, policy: RetentionPolicy, undo_id: str
+) -> ExpiryChange | None:
+    """Commit one expiry under a list that was recorded before; without a landed commit there is no list left either."""
+    now_ms, recorded = clock.now_ms(), False
+
+    def decide(head: Head) -> ExpiryChange | None:
+        nonlocal recorded
+        change = _change(head, policy, now_ms)
+        if change is not None:
+            if not recorded and not policy.grace_ms:
+                reclaimer.check_unshared()
+            reclaimer.record(undo_id, change, grace_ms=policy.grace_ms, created_ms=now_ms)
+            recorded = True
+        return change
+
+    try:
+        done = attempt(committer, clock, decide)
+    except CommitStateUnknown:
+        raise
+    except Exception:
+        if recorded:
+            reclaimer.drop(undo_id)
+        raise
     change = done.landed if isinstance(done.landed, ExpiryChange) else None
     if change is None:
-        return Expired()
+        if recorded:
+            reclaimer.drop(undo_id)
+        return None
     _check_refs(change, committer.head(), committer.lost_refs(change))
-    files, size = reclaimer.reclaim(change.snapshot_ids)
-    return _removed(change, files=files, size=size)
+    return change
+
+
+def finish_expiry(reclaimer: Reclaimer) -> Reclaimed:
+    """The second phase: delete what lies in quarantine lists whose grace is over, then the lists.
+
+    Deleted is only what the latest metadata still does not reach and no list holds that can still be undone. Call it
+    after the table's head was loaded. Errors: NotAllowed GC_DISABLED when the table forbids deletion by now, or shares
+    its files: the lists stay then.
+    """
+    lists = reclaimer.quarantines()
+    if not lists:
+        return Reclaimed()
+    reclaimer.check_allowed()
+    now_ms = reclaimer.now_ms()
+    due = [q for q in lists if q.is_due(now_ms)]
+    waiting = [q for q in lists if not q.is_due(now_ms)]
+    if due:
+        reclaimer.check_unshared()
+    done = [_delete(reclaimer, listed, waiting) for listed in due]
+    return Reclaimed(
+        files_deleted=sum(d.files_deleted for d in done),
+        bytes_freed=sum(d.bytes_freed for d in done),
+        lists=len(done),
+        waiting=len(waiting),
+    )
+
+
+def _delete(reclaimer: Reclaimer, listed: Quarantine, waiting: Sequence[Quarantine]) -> Reclaimed:
+    deleted = reclaimer.delete(plan_deletion(listed, reclaimer.unreachable(listed), waiting))
+    reclaimer.drop(listed.undo_id)
+    return Reclaimed(files_deleted=len(deleted), bytes_freed=sum(f.size_bytes for f in deleted), lists=1)
+
+
+def undo_expiry(committer: Committer, reclaimer: Reclaimer, clock: Clock, undo_id: str) -> Undone:
+    """Bring back the snapshots, refs and statistics files of one expiry, in one `replace` snapshot that changes no row.
+
+    Errors: NotFound UNDO_NOT_FOUND when there is no such expiry of this table, or its files are deleted; Conflict
+    UNDO_EXPIRED when its grace is over, by the store's clock. Repeating it after it has landed is no fault.
+    """
+    run_id = f"undo:{undo_id}"
+    head = committer.head()
+    reclaimer.check_allowed()
+    earlier = head.run(run_id)
+    if earlier is not None:
+        reclaimer.drop(undo_id)
+        return Undone(snapshot_id=earlier.snapshot_id)
+    found = next((q for q in reclaimer.quarantines() if q.undo_id == undo_id), None)
+    if found is None or not found.grace_ms:
+        raise NotFound(
+            "UNDO_NOT_FOUND", "this table has no such expiry to undo; after its grace its files are deleted for good"
+        )
+    if reclaimer.now_ms() > found.undo_until_ms:
+        raise Conflict(
+            "UNDO_EXPIRED",
+            "the grace of this expiry is over, and its files may be gone; a backup is the only way back",
+            retryable=False,
+            undo_until_ms=found.undo_until_ms,
+        )
+    restoration = reclaimer.restoration(undo_id)
+    done = attempt(committer, clock, lambda head: _restoring(committer, head, restoration, run_id), run_id=run_id)
+    reclaimer.drop(undo_id)
+    back = done.landed.restored if isinstance(done.landed, SnapshotChange) else None
+    return Undone(snapshot_ids=back.snapshot_ids if back else (), snapshot_id=done.snapshot_id)
+
+
+def _restoring(committer: Committer, head: Head, wanted: Restoration, run_id: str) -> SnapshotChange | None:
+    """Bring back what the head does not have; None where nothing is missing, because the expiry never landed."""
+    listed = {s.snapshot_id for s in head.snapshots}
+    missing = tuple((i, text) for i, text in wanted.snapshots if i not in listed)
+    if not missing:
+        return None
+    if head.snapshot_id is None:
+        raise Conflict("UNDO_EXPIRED", "the table's main branch is empty; roll it back first", retryable=False)
+    return SnapshotChange(
+        operation="replace",
+        snapshot_id=committer.new_snapshot_id(),
+        summary={RUN_ID: run_id},
+        restored=Restoration(
+            snapshots=missing,
+            refs=wanted.refs,
+            statistics=wanted.statistics,
+            partition_statistics=wanted.partition_statistics,
+        ),
+    )
 
 
 def _change(head: Head, policy: RetentionPolicy, now_ms: int) -> ExpiryChange | None:
@@ -73,11 +243,20 @@ def _check_refs(change: ExpiryChange, head: Head, taken: tuple[str, ...]) -> Non
         )
 
 
-def _removed(change: ExpiryChange, *, files: int = 0, size: int = 0, dry_run: bool = False) -> Expired:
+def _removed(
+    change: ExpiryChange, *, freed: Reclaimed | None = None, listed: Quarantine | None = None, dry_run: bool = False
+) -> Expired:
+    freed = freed or Reclaimed()
+    quarantined = listed.files if listed is not None and listed.files else ()
     return Expired(
         snapshot_ids=change.snapshot_ids,
         ref_names=change.ref_names,
-        files_deleted=files,
-        bytes_freed=size,
+        files_deleted=freed.files_deleted,
+        bytes_freed=freed.bytes_freed,
+        files_quarantined=len(quarantined),
+        bytes_quarantined=sum(f.size_bytes for f in quarantined),
+        undo_id=listed.undo_id if listed is not None else None,
+        undo_until_ms=listed.undo_until_ms if listed is not None else None,
+        deletable_ms=listed.deletable_ms if listed is not None else None,
         dry_run=dry_run,
     )

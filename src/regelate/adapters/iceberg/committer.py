@@ -55,8 +55,6 @@ class IcebergCommitter:
         self._lost: list[str] = []
         self._landed_as: TableMetadata | None = None
         self._expiry_location: str | None = None
-        self.expiry_base: TableMetadata | None = None
-        """The metadata that the last expiry was sent on: it still has the snapshots to reclaim."""
         self._read_as = table.schema()
         self._last_column_id = table.metadata.last_column_id
 
@@ -214,7 +212,7 @@ class IcebergCommitter:
                 raise
             return self._send(produced.updates, produced.requirements, produced.written)
         if isinstance(change, ExpiryChange):
-            self.expiry_base, self._expiry_location = self._table.metadata, self._table.metadata_location
+            self._expiry_location = self._table.metadata_location
             local = not type(self._catalog).__module__.startswith("pyiceberg.catalog.rest")
             updates, requirements = expiry_updates(self._table.metadata, change, validates_locally=local)
             return self._send(updates, requirements, ())

@@ -1,31 +1,34 @@
-"""Expiry as metadata updates, and the deletion of files that no snapshot of any ref reaches afterwards."""
+"""Expiry, and what undoes it, as metadata updates."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Sequence
+import json
 
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.manifest import ManifestFile
-from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
 from pyiceberg.table.update import (
+    AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemovePartitionStatisticsUpdate,
     RemoveSnapshotRefUpdate,
     RemoveSnapshotsUpdate,
+    RemoveStatisticsUpdate,
+    SetPartitionStatisticsUpdate,
+    SetSnapshotRefUpdate,
+    SetStatisticsUpdate,
     TableRequirement,
     TableUpdate,
     ValidatableTableRequirement,
 )
 
-from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.adapters.iceberg.tasks import check_metadata
 from regelate.errors import NotAllowed
-from regelate.ports import ExpiryChange
+from regelate.ports import ExpiryChange, Restoration
 
-log = logging.getLogger(__name__)
+UNDO_TAG = "undo-"
 
 
 class AssertNoOtherRefs(ValidatableTableRequirement):
@@ -46,9 +49,16 @@ class AssertNoOtherRefs(ValidatableTableRequirement):
 def expiry_updates(
     metadata: TableMetadata, change: ExpiryChange, *, validates_locally: bool = True
 ) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-    """Return updates that remove the refs, then the snapshots, and requirements that every ref is still what it was."""
+    """Return updates that remove the refs, then the snapshots with their statistics files, and requirements that every
+    ref is still what it was. A server in Java drops the statistics by itself; PyIceberg does not drop those of
+    partitions."""
+    gone = set(change.snapshot_ids)
+    of_table = dict.fromkeys(s.snapshot_id for s in metadata.statistics if s.snapshot_id in gone)
+    of_partitions = dict.fromkeys(s.snapshot_id for s in metadata.partition_statistics if s.snapshot_id in gone)
     updates: tuple[TableUpdate, ...] = (
         *(RemoveSnapshotRefUpdate(ref_name=name) for name in change.ref_names),
+        *(RemoveStatisticsUpdate(snapshot_id=i) for i in of_table),
+        *(RemovePartitionStatisticsUpdate(snapshot_id=i) for i in of_partitions),
         RemoveSnapshotsUpdate(snapshot_ids=list(change.snapshot_ids)),
     )
     requirements: list[TableRequirement] = [AssertTableUUID(uuid=metadata.table_uuid)]
@@ -59,56 +69,47 @@ def expiry_updates(
     return updates, tuple(requirements)
 
 
-class SnapshotReclaimer:
-    """Deletes manifest lists, manifests, data and delete files that only expired snapshots reached.
+def restoring_updates(metadata: TableMetadata, restored: Restoration) -> tuple[TableUpdate, ...]:
+    """Return updates that add expired snapshots again. A newer snapshot must follow in the same commit.
 
-    `base` gives the metadata that still had the expired snapshots, `load` the latest table: reachability counts over
-    ALL snapshots of its metadata, so over every ref. Statistics
-    files stay. Refuses with NotAllowed GC_DISABLED when the table forbids deletion, and format version 3.
+    Both PyIceberg and Iceberg's `TableMetadata.Builder` take a snapshot with an old sequence number only without a
+    parent, and then set the table's last sequence number and time BACK to its own; a later snapshot of the next number
+    puts both right again. Oldest first, only the first has to lose its parent: each other one is newer than the last.
     """
+    updates: list[TableUpdate] = []
+    known = {s.snapshot_id for s in metadata.snapshots}
+    last = metadata.last_sequence_number if metadata.format_version > 1 else 0  # type: ignore[union-attr]
+    for text in (text for _, text in restored.snapshots):
+        snapshot = Snapshot(**json.loads(text))
+        number = snapshot.sequence_number or 0
+        if metadata.format_version > 1 and (number <= last or snapshot.parent_snapshot_id not in known):
+            snapshot = snapshot.model_copy(update={"parent_snapshot_id": None})
+        updates.append(AddSnapshotUpdate(snapshot=snapshot))
+        updates.append(_tag(snapshot.snapshot_id))
+        known.add(snapshot.snapshot_id)
+        last = number
+    updates += [
+        SetSnapshotRefUpdate(ref_name=name, **json.loads(text))
+        for name, text in restored.refs
+        if name not in metadata.refs and json.loads(text)["snapshot-id"] in known
+    ]
+    updates += [SetStatisticsUpdate(statistics=StatisticsFile(**json.loads(s))) for s in restored.statistics]
+    updates += [
+        SetPartitionStatisticsUpdate(partition_statistics=PartitionStatisticsFile(**json.loads(s)))
+        for s in restored.partition_statistics
+    ]
+    return tuple(updates)
 
-    def __init__(
-        self, load: Callable[[], Table], base: Callable[[], TableMetadata | None], reader: ManifestReader
-    ) -> None:
-        self._load = load
-        self._base = base
-        self._reader = reader
 
-    def check_allowed(self) -> None:
-        metadata = self._load().metadata
-        check_metadata(metadata)
-        check_gc(metadata)
-
-    def reclaim(self, expired: Sequence[int]) -> tuple[int, int]:
-        """Return (files deleted, bytes freed)."""
-        before = self._base()
-        if before is None:
-            return 0, 0
-        table = self._load()
-        check_gc(table.metadata)
-        kept_ids = {s.snapshot_id for s in table.metadata.snapshots}
-        gone = [s for s in before.snapshots if s.snapshot_id in expired and s.snapshot_id not in kept_ids]
-        kept = self._manifests(table, table.metadata.snapshots)
-        old = {p: m for p, m in self._manifests(table, gone).items() if p not in kept}
-        candidates: dict[str, int] = {}
-        for manifest in old.values():
-            for entry in self._reader.all_entries(table.io, manifest):
-                candidates[entry.data_file.file_path] = entry.data_file.file_size_in_bytes
-        for manifest in kept.values():
-            if not candidates:
-                break
-            for entry in self._reader.entries(table.io, manifest):
-                candidates.pop(entry.data_file.file_path, None)
-        sizes = {**candidates, **{p: m.manifest_length for p, m in old.items()}, **{s.manifest_list: 0 for s in gone}}
-        deleted = [path for path in sizes if _delete(table, path)]
-        return len(deleted), sum(sizes[path] for path in deleted)
-
-    def _manifests(self, table: Table, snapshots: Iterable[Snapshot]) -> dict[str, ManifestFile]:
-        found: dict[str, ManifestFile] = {}
-        for snapshot in snapshots:
-            for manifest in self._reader.manifests(table.io, snapshot.manifest_list):
-                found.setdefault(manifest.manifest_path, manifest)
-        return found
+def _tag(snapshot_id: int) -> SetSnapshotRefUpdate:
+    return SetSnapshotRefUpdate(
+        ref_name=f"{UNDO_TAG}{snapshot_id}",
+        type=SnapshotRefType.TAG,
+        snapshot_id=snapshot_id,
+        min_snapshots_to_keep=None,
+        max_snapshot_age_ms=None,
+        max_ref_age_ms=None,
+    )
 
 
 def check_gc(metadata: TableMetadata) -> None:
@@ -118,14 +119,3 @@ def check_gc(metadata: TableMetadata) -> None:
             "GC_DISABLED",
             "gc.enabled=false: this table's files must not be deleted from here; on Nessie use its own GC tool",
         )
-
-
-def _delete(table: Table, path: str) -> bool:
-    try:
-        table.io.delete(path)
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        log.warning("cannot delete %s: %s", path, error)
-        return False
-    return True

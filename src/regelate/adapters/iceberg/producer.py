@@ -36,6 +36,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from regelate.adapters.iceberg.expiry import restoring_updates
 from regelate.adapters.iceberg.manifest_writing import ManifestFiles, merge_manifests
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.native import native_data_file
@@ -111,7 +112,11 @@ class SnapshotProducer:
             schema_id=self._metadata.current_schema_id,
         )
         return Produced(
-            updates=(AddSnapshotUpdate(snapshot=snapshot), _moved(self._metadata.refs.get(MAIN_BRANCH), snapshot)),
+            updates=(
+                *(restoring_updates(self._metadata, change.restored) if change.restored is not None else ()),
+                AddSnapshotUpdate(snapshot=snapshot),
+                _moved(self._metadata.refs.get(MAIN_BRANCH), snapshot),
+            ),
             requirements=self._requirements(head),
             written=tuple(files.written),
         )

@@ -10,10 +10,11 @@ from itertools import islice
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
 
 from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.core.names import LOCATION_PROPERTIES
+from regelate.adapters.iceberg.neighbours import folders_of
+from regelate.adapters.iceberg.quarantine import QuarantineLists, quarantine_folder
+from regelate.adapters.iceberg.store import ObjectStore, own_folder
 from regelate.errors import DataUnavailable
 
 DELETIONS_AT_ONCE = 16
@@ -22,9 +23,10 @@ DELETIONS_IN_FLIGHT = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileList:
-    """What to delete, in this order: the files of manifests, manifests, manifest lists, then metadata."""
+    """What to delete, in this order: what expiry left, the files of manifests, manifests, manifest lists, metadata."""
 
     folders: tuple[str, ...]
+    quarantined: tuple[str, ...]
     manifests: tuple[ManifestFile, ...]
     manifest_lists: tuple[str, ...]
     metadata_files: tuple[str, ...]
@@ -36,7 +38,8 @@ class FileList:
         lists = tuple({s.manifest_list: None for s in metadata.snapshots})
         manifests = {m.manifest_path: m for path in lists for m in reader.manifests(table.io, path)}
         return cls(
-            folders=_own_folders(metadata),
+            folders=folders_of(metadata),
+            quarantined=_quarantined(table),
             manifests=tuple(manifests.values()),
             manifest_lists=lists,
             metadata_files=(
@@ -53,6 +56,7 @@ def delete_files(io: FileIO, files: FileList) -> None:
     The table is dropped by then: what is left behind is an orphan, no fault of the caller's.
     """
     steps: tuple[Iterable[str], ...] = (
+        files.quarantined,
         _content(io, files.manifests),
         (m.manifest_path for m in files.manifests),
         files.manifest_lists,
@@ -65,14 +69,17 @@ def delete_files(io: FileIO, files: FileList) -> None:
                 tuple(pool.map(lambda path: _delete(io, path), batch))
 
 
+def _quarantined(table: Table) -> tuple[str, ...]:
+    """Return the files that expiry has listed and not deleted yet, and then everything of ours beside the metadata."""
+    store = ObjectStore(table.io)
+    lists = QuarantineLists(store, quarantine_folder(table.metadata)).all(str(table.metadata.table_uuid))
+    listed = tuple(f.path for q in lists for f in q.files or ())
+    return (*listed, *(f.path for f in store.files(own_folder(table.metadata))))
+
+
 def _begins_with(path: str, folder: str) -> bool:
     """Compare as texts: a writer's names of files may hold any character, and are not to be read in another way."""
     return path.startswith(folder.rstrip("/") + "/") and "/../" not in path
-
-
-def _own_folders(metadata: TableMetadata) -> tuple[str, ...]:
-    named = (metadata.properties.get(name) for name in LOCATION_PROPERTIES)
-    return (metadata.location, *(folder for folder in named if folder))
 
 
 def _content(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[str]:

@@ -15,9 +15,10 @@ from pyiceberg.transforms import IdentityTransform
 
 from regelate.adapters.iceberg.catalogs import open_table
 from regelate.adapters.iceberg.committer import IcebergCommitter
-from regelate.adapters.iceberg.expiry import SnapshotReclaimer
 from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.adapters.iceberg.neighbours import Neighbours
 from regelate.adapters.iceberg.outputs import TableOutputs, local_path
+from regelate.adapters.iceberg.reclaim import SnapshotReclaimer
 from regelate.adapters.iceberg.snapshot import SnapshotReader
 from regelate.adapters.iceberg.view import GroupViewWriter
 from regelate.core.policy import SortField
@@ -95,5 +96,8 @@ class TableSession:
     @cached_property
     def reclaimer(self) -> SnapshotReclaimer:
         return SnapshotReclaimer(
-            lambda: open_table(self._catalog, self._ident), lambda: self.committer.expiry_base, self._manifests
+            lambda: open_table(self._catalog, self._ident),
+            lambda: self.committer.table,
+            self._manifests,
+            Neighbours(self._catalog),
         )

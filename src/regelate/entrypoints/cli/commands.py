@@ -151,7 +151,7 @@ def _planned(args: argparse.Namespace, answer: Answer) -> int:
         screen.show(frames.plan_skips(found))
     if found["groups"]:
         screen.say(f"\nplan id {found['plan_id']}\nNothing was changed; regelate compact {name_of(args)} does it.")
-    _warn(answer)
+    warn(answer)
     return exit_code(answer)
 
 
@@ -197,7 +197,8 @@ def _compacted(args: argparse.Namespace, answer: Answer) -> None:
         if stats["snapshots_expired"]:
             freed = size_text(stats["bytes_freed"])
             screen.say(f"\n{plural(stats['snapshots_expired'], 'snapshot')} expired, {freed} freed.")
-    _warn(answer)
+            tell_undo(args, stats)
+    warn(answer)
 
 
 def _rewritten(stats: Mapping[str, Any]) -> str:
@@ -219,23 +220,12 @@ def _policy(args: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def expire(args: argparse.Namespace) -> int:
-    fields = {
-        "retention_hours": args.retention_hours,
-        "min_snapshots_to_keep": args.min_snapshots_to_keep,
-        "dry_run": args.dry_run or None,
-    }
-    answer = Door(args).ask("EXPIRE_SNAPSHOTS", args.table, fields)
-    if args.json:
-        screen.put_json(answer)
-    elif answer["dry_run"]:
-        screen.say(f"{plural(answer['snapshots_expired'], 'snapshot')} of {name_of(args)} would expire.")
-    else:
-        freed = f"{plural(answer['files_deleted'], 'file')} deleted, {size_text(answer['bytes_freed'])} freed"
-        screen.say(f"{plural(answer['snapshots_expired'], 'snapshot')} of {name_of(args)} expired; {freed}.")
-    if not args.json:
-        _warn(answer)
-    return exit_code(answer)
+def tell_undo(args: argparse.Namespace, told: Mapping[str, Any]) -> None:
+    """Say what waits in quarantine and how to get it back; nothing where nothing waits."""
+    if told["undo_id"] is not None:
+        size = size_text(told["bytes_quarantined"])
+        screen.say(f"{size} will be free after {told['deletable_at']}. Until then, to get the snapshots back:")
+        screen.say(f"  regelate expire {name_of(args)} --undo {told['undo_id']}")
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -292,6 +282,6 @@ def _mapping(flag: str, pairs: Sequence[tuple[str, str]] | None) -> dict[str, st
     return dict(pairs)
 
 
-def _warn(answer: Answer) -> None:
+def warn(answer: Answer) -> None:
     for warning in answer["warnings"]:
         screen.warn(warning)

@@ -174,10 +174,18 @@ def _add_policy(parser: Parser) -> None:
 
 
 def _expiry(commands: Any) -> None:
-    expire = _command(commands, "expire", "expire old snapshots and delete the files that only they need")
+    expire = _command(
+        commands,
+        "expire",
+        "expire old snapshots",
+        more="The files that only they need are deleted when a grace is over; until then --undo brings them back.",
+    )
     expire.add_argument("--retention-hours", type=reader(texts.hours), metavar="H", help="keep younger snapshots")
     expire.add_argument("--min-snapshots-to-keep", type=reader(texts.whole()), metavar="N")
+    grace = "undo is possible for so long; 0 deletes the files at once"
+    expire.add_argument("--grace-hours", type=reader(texts.hours), metavar="H", help=grace)
     expire.add_argument("--dry-run", action="store_true", help="only say what would go")
+    expire.add_argument("--undo", metavar="ID", help="bring the snapshots of an earlier expiry back")
 
 
 def _doors(commands: Any) -> None:

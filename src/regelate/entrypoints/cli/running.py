@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 
-from regelate.entrypoints.cli import commands, writing
+from regelate.entrypoints.cli import commands, upkeep, writing
 from regelate.entrypoints.cli.door import voice
 from regelate.entrypoints.cli.faults import BUG, FAILED, INTERRUPTED, Failed, refused
 from regelate.entrypoints.cli.screen import put_json
@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, Command] = {
     "health": commands.health,
     "plan": commands.plan,
     "compact": commands.compact,
-    "expire": commands.expire,
+    "expire": upkeep.expire,
     "serve": commands.serve,
     "invoke": commands.invoke,
     "demo": commands.demo,

@@ -1,0 +1,172 @@
+"""What expired snapshots leave behind: listed, deleted from the list, or brought back."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table
+
+from regelate.adapters.iceberg.expiry import check_gc
+from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.adapters.iceberg.neighbours import Neighbours
+from regelate.adapters.iceberg.quarantine import (
+    Document,
+    QuarantineLists,
+    document_of,
+    merged,
+    quarantine_folder,
+    snapshots_in,
+    statistics_in,
+    with_files,
+)
+from regelate.adapters.iceberg.store import ObjectStore
+from regelate.adapters.iceberg.tasks import check_metadata
+from regelate.core.quarantine import Quarantine
+from regelate.core.reachability import StoredFile, plan_reclaim
+from regelate.errors import Conflict, DataUnavailable
+from regelate.ports import ExpiryChange, Restoration
+
+log = logging.getLogger(__name__)
+
+
+class SnapshotReclaimer:
+    """Implements Reclaimer for one table.
+
+    `seen` gives the table as the attempt loop last saw it: it still has the snapshots that an expiry takes. `load`
+    gives the latest: reachability counts over ALL snapshots of its metadata, so over every ref. Errors: NotAllowed
+    GC_DISABLED when the table forbids deletion or shares its files; Unsupported for format version 3; Conflict
+    TABLE_REPLACED; DataUnavailable METADATA_CORRUPT when what is still reached cannot be read: then nothing goes.
+    """
+
+    def __init__(
+        self, load: Callable[[], Table], seen: Callable[[], Table], reader: ManifestReader, neighbours: Neighbours
+    ) -> None:
+        self._load = load
+        self._seen = seen
+        self._reader = reader
+        self._neighbours = neighbours
+        self._recorded: dict[str, Document] = {}
+
+    def check_allowed(self) -> None:
+        metadata = self._seen().metadata
+        check_metadata(metadata)
+        check_gc(metadata)
+
+    def check_unshared(self) -> None:
+        self._neighbours.check_no_clone(self._seen())
+
+    def record(self, undo_id: str, change: ExpiryChange, *, grace_ms: int, created_ms: int) -> None:
+        """Write the list of an attempt; what earlier ones of this expiry named stays in it, for one may yet land."""
+        document = document_of(undo_id, self._seen(), change, grace_ms=grace_ms, created_ms=created_ms)
+        if undo_id in self._recorded:
+            document = merged(self._recorded[undo_id], document)
+        self._recorded[undo_id] = document
+        self._lists.write(document)
+
+    def list_files(self, undo_id: str) -> Quarantine:
+        """Complete a list with the files that its snapshots reached and the latest metadata does not, and return it."""
+        document = self._lists.read(undo_id)
+        files = self._unreached(self._reached_by(document))
+        self._lists.write(with_files(document, files))
+        return Quarantine(
+            undo_id=undo_id,
+            table_uuid=document["table_uuid"],
+            metadata_location=document["metadata_location"],
+            snapshot_ids=tuple(s["snapshot-id"] for s in document["snapshots"]),
+            recorded_ms=self._lists.recorded_ms(undo_id),
+            grace_ms=document["grace_ms"],
+            files=files,
+        )
+
+    def drop(self, undo_id: str) -> None:
+        self._lists.drop(undo_id)
+
+    def quarantines(self) -> tuple[Quarantine, ...]:
+        return self._lists.all(str(self._seen().metadata.table_uuid))
+
+    def now_ms(self) -> int:
+        return self._lists.now_ms()
+
+    def unreachable(self, listed: Quarantine) -> tuple[StoredFile, ...]:
+        """Return the files of a list that the latest metadata still does not reach."""
+        if listed.files is None:
+            return self._unreached(self._reached_by(self._lists.read(listed.undo_id)))
+        return self._unreached({f.path: f.size_bytes for f in listed.files})
+
+    def delete(self, files: Sequence[StoredFile]) -> tuple[StoredFile, ...]:
+        return self._store.delete_all(files)
+
+    def restoration(self, undo_id: str) -> Restoration:
+        document = self._lists.read(undo_id)
+        snapshots = sorted(document["snapshots"], key=lambda s: (s.get("sequence-number", 0), s["timestamp-ms"]))
+        return Restoration(
+            snapshots=tuple((s["snapshot-id"], json.dumps(s)) for s in snapshots),
+            refs=tuple((name, json.dumps(ref)) for name, ref in document["refs"].items()),
+            statistics=tuple(json.dumps(s) for s in document["statistics"]),
+            partition_statistics=tuple(json.dumps(s) for s in document["partition_statistics"]),
+        )
+
+    @cached_property
+    def _store(self) -> ObjectStore:
+        return ObjectStore(self._seen().io)
+
+    @cached_property
+    def _lists(self) -> QuarantineLists:
+        return QuarantineLists(self._store, quarantine_folder(self._seen().metadata))
+
+    def _reached_by(self, document: Document) -> dict[str, int]:
+        """Return path -> bytes of all that expired snapshots need. What cannot be read any more is left to be found as
+        an orphan file; lists of manifests count no bytes, because metadata does not say them."""
+        io = self._seen().io
+        found: dict[str, int] = statistics_in(document)
+        manifests: dict[str, ManifestFile] = {}
+        for snapshot in snapshots_in(document):
+            found[snapshot.manifest_list] = 0
+            try:
+                manifests |= {m.manifest_path: m for m in self._reader.manifests(io, snapshot.manifest_list)}
+            except DataUnavailable as error:
+                log.warning("an expired snapshot cannot be read: %s", error)
+        kept = {m.manifest_path for m in self._manifests(self._load())}
+        for path, manifest in manifests.items():
+            if path not in kept:  # what a kept manifest names is reached by definition
+                found[path] = manifest.manifest_length
+                try:
+                    entries = self._reader.all_entries(io, manifest)
+                    found |= {e.data_file.file_path: e.data_file.file_size_in_bytes for e in entries}
+                except DataUnavailable as error:
+                    log.warning("an expired manifest cannot be read: %s", error)
+        return found
+
+    def _unreached(self, candidates: dict[str, int]) -> tuple[StoredFile, ...]:
+        table = self._load()
+        check_gc(table.metadata)
+        if table.metadata.table_uuid != self._seen().metadata.table_uuid:
+            raise Conflict(
+                "TABLE_REPLACED",
+                "the table was dropped and made again meanwhile; nothing was deleted",
+                retryable=False,
+            )
+        return plan_reclaim(candidates, self._reached(table)) if candidates else ()
+
+    def _reached(self, table: Table) -> Iterator[str]:
+        """Yield every path that the table's metadata reaches, from what is cheap to know to what is not."""
+        metadata = table.metadata
+        yield table.metadata_location
+        yield from (entry.metadata_file for entry in metadata.metadata_log)
+        yield from (s.statistics_path for s in (*metadata.statistics, *metadata.partition_statistics))
+        yield from (s.manifest_list for s in metadata.snapshots)
+        manifests = tuple(self._manifests(table))
+        yield from (m.manifest_path for m in manifests)
+        for manifest in manifests:
+            yield from (e.data_file.file_path for e in self._reader.entries(table.io, manifest))
+
+    def _manifests(self, table: Table) -> Iterable[ManifestFile]:
+        found: dict[str, ManifestFile] = {}
+        for path in {s.manifest_list for s in table.metadata.snapshots}:
+            for manifest in self._reader.manifests(table.io, path):
+                found.setdefault(manifest.manifest_path, manifest)
+        return found.values()

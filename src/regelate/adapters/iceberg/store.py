@@ -1,0 +1,126 @@
+"""The objects of one table's storage beside those that metadata names: list, read, write, delete, and the store's time.
+
+PyIceberg's FileIO cannot list. Its PyArrow and fsspec implementations hold a file system that can; any other one may
+have a method `list_prefix(location)` that yields (location, bytes, milliseconds of the last change).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pyiceberg.io import FileIO
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata
+
+from regelate.adapters.iceberg.faults import storage_faults
+from regelate.core.reachability import StoredFile
+from regelate.errors import Unsupported
+
+log = logging.getLogger(__name__)
+OWN_FOLDER = "regelate"
+DELETIONS_AT_ONCE = 16
+
+
+def own_folder(metadata: TableMetadata) -> str:
+    """Return the folder beside a table's metadata where this program keeps its own small objects."""
+    provider = load_location_provider(metadata.location, metadata.properties)
+    return provider.new_metadata_location(OWN_FOLDER)
+
+
+class ObjectStore:
+    """Implements what FileIO lacks.
+
+    Errors: Unavailable STORAGE_UNAVAILABLE, STORAGE_AUTH; Unsupported UNSUPPORTED_TABLE where it cannot be listed.
+    """
+
+    def __init__(self, io: FileIO) -> None:
+        self._io = io
+
+    def files(self, folder: str) -> tuple[StoredFile, ...]:
+        """Return every object under a folder, spelled as the folder is; none where it does not exist."""
+        root = folder.rstrip("/") + "/"
+        with storage_faults():
+            return tuple(StoredFile(path=p, size_bytes=s, modified_ms=t) for p, s, t in _listed(self._io, root))
+
+    def read(self, location: str) -> bytes:
+        with storage_faults(), self._io.new_input(location).open() as stream:
+            return stream.read()
+
+    def write(self, location: str, content: bytes) -> None:
+        """Write one object whole, over an older one."""
+        with storage_faults(), self._io.new_output(location).create(overwrite=True) as stream:
+            stream.write(content)
+
+    def delete(self, location: str) -> None:
+        """Delete an object; one that is gone already is no fault."""
+        with storage_faults(), contextlib.suppress(FileNotFoundError):
+            self._io.delete(location)
+
+    def delete_all(self, files: Iterable[StoredFile]) -> tuple[StoredFile, ...]:
+        """Delete many objects and return those that were there; what cannot be deleted is logged and left."""
+        listed = tuple(files)
+        with ThreadPoolExecutor(DELETIONS_AT_ONCE) as pool:
+            gone = tuple(pool.map(self._try_delete, listed))
+        return tuple(file for file, done in zip(listed, gone, strict=True) if done)
+
+    def _try_delete(self, file: StoredFile) -> bool:
+        try:
+            self._io.delete(file.path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            log.warning("cannot delete %s: %s", file.path, error)
+            return False
+        return True
+
+    def now_ms(self, folder: str) -> int:
+        """Return the store's own time, as it stamps a small object written to `folder` now; ours may be wrong."""
+        location = f"{folder.rstrip('/')}/clock-{uuid.uuid4().hex}"
+        self.write(location, b"")
+        try:
+            return self.modified_ms(location)
+        finally:
+            self.delete(location)
+
+    def modified_ms(self, location: str) -> int:
+        folder, _, _ = location.rpartition("/")
+        return next(f.modified_ms for f in self.files(folder) if f.path == location)
+
+
+def _listed(io: FileIO, root: str) -> Iterator[tuple[str, int, int]]:
+    own: Any = getattr(io, "list_prefix", None)
+    if own is not None:
+        yield from own(root)
+    elif hasattr(io, "fs_by_scheme"):
+        yield from _by_pyarrow(io, root)
+    elif hasattr(io, "get_fs"):
+        yield from _by_fsspec(io, root)
+    else:
+        raise Unsupported("UNSUPPORTED_TABLE", f"the storage {type(io).__name__} cannot list a folder")
+
+
+def _by_pyarrow(io: Any, root: str) -> Iterator[tuple[str, int, int]]:
+    from pyarrow.fs import FileSelector, FileType
+
+    scheme, authority, path = io.parse_location(root, io.properties)
+    system = io.fs_by_scheme(scheme, authority)
+    folder = system.normalize_path(path).rstrip("/")
+    for found in system.get_file_info(FileSelector(folder, allow_not_found=True, recursive=True)):
+        if found.type == FileType.File:
+            yield root + found.path[len(folder) :].lstrip("/"), found.size, (found.mtime_ns or 0) // 1_000_000
+
+
+def _by_fsspec(io: Any, root: str) -> Iterator[tuple[str, int, int]]:
+    scheme, _, rest = root.partition("://")
+    system = io.get_fs(scheme if rest else "file")
+    folder = system._strip_protocol(root).rstrip("/")
+    system.invalidate_cache(folder)  # fsspec remembers listings, also of what another client changed since
+    for path, found in system.find(folder, detail=True).items():
+        changed = found.get("LastModified") or found.get("last_modified") or found.get("mtime") or 0
+        seconds = changed.timestamp() if hasattr(changed, "timestamp") else float(changed)
+        yield root + path[len(folder) :].lstrip("/"), found["size"], int(seconds * 1000)

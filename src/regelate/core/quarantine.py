@@ -1,0 +1,54 @@
+"""The list of files that one expiry made unreachable: how long it can be undone, and what may be deleted when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from regelate.core.reachability import StoredFile, plan_reclaim
+
+UNDO_ALLOWANCE_MS = 15 * 60 * 1000
+"""Nothing is deleted for so long after the grace: an undo that began within it has then long ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantine:
+    """One expiry's list. `recorded_ms`: when it was written, by the store's clock. `grace_ms` 0: no undo was promised.
+
+    `files` is None where the expiry died between its commit and its list: then the snapshots say what to look at.
+    """
+
+    undo_id: str
+    table_uuid: str
+    metadata_location: str
+    snapshot_ids: tuple[int, ...]
+    recorded_ms: int
+    grace_ms: int
+    files: tuple[StoredFile, ...] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(f.size_bytes for f in self.files or ())
+
+    @property
+    def undo_until_ms(self) -> int:
+        return self.recorded_ms + self.grace_ms
+
+    @property
+    def deletable_ms(self) -> int:
+        return self.undo_until_ms + min(UNDO_ALLOWANCE_MS, self.grace_ms)
+
+    def is_due(self, now_ms: int) -> bool:
+        """Say whether its files may be deleted; `now_ms` is the store's time."""
+        return now_ms >= self.deletable_ms
+
+
+def plan_deletion(
+    due: Quarantine, unreachable: Sequence[StoredFile], waiting: Iterable[Quarantine]
+) -> tuple[StoredFile, ...]:
+    """Return the files of a list to delete now: still unreachable, and in no list that can still be undone.
+
+    A file can be in two lists when an expiry was undone and then done again.
+    """
+    held = {f.path for other in waiting if other.undo_id != due.undo_id for f in other.files or ()}
+    return plan_reclaim({f.path: f.size_bytes for f in unreachable}, held)

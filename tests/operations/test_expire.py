@@ -1,0 +1,128 @@
+"""EXPIRE_SNAPSHOTS and its second phase over a table in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from regelate.core.policy import RetentionPolicy
+from regelate.errors import CommitStateUnknown, Conflict, NotAllowed, NotFound
+from regelate.operations.expire import expire_after_commit, expire_snapshots, finish_expiry, undo_expiry
+from tests.operations.fakes import CountingClock, MemoryCommitter, MemoryReclaimer, MemoryTable
+
+HOUR_MS = 3_600_000
+POLICY = RetentionPolicy(max_snapshot_age_ms=1, grace_ms=24 * HOUR_MS)
+LATER = CountingClock(seconds=3600)
+
+
+@pytest.fixture
+def table() -> MemoryTable:
+    made = MemoryTable()
+    for i in range(4):
+        made.append("a", [i])
+    return made
+
+
+def test_a_list_is_there_before_the_commit_and_complete_after_it(table: MemoryTable) -> None:
+    reclaimer = MemoryReclaimer()
+    seen: list[object] = []
+    committer = MemoryCommitter(table, meanwhile=[lambda: seen.extend(q.files for q in reclaimer.quarantines())])
+    done = expire_snapshots(committer, reclaimer, LATER, POLICY)
+    assert seen == [None]
+    assert done.undo_id is not None
+    assert [f.size_bytes for f in reclaimer.lists[done.undo_id].files or ()] == [100, 100, 100]
+    assert (done.bytes_quarantined, done.bytes_freed, reclaimer.deleted) == (300, 0, [])
+
+
+@pytest.mark.parametrize("script", [["refused"] * 5, ["dead", *["refused"] * 4]])
+def test_without_a_commit_there_is_no_list(table: MemoryTable, script: list[str]) -> None:
+    reclaimer = MemoryReclaimer()
+    meanwhile = [lambda: table.append("b", [9])] * 5
+    with pytest.raises(Conflict):
+        expire_snapshots(MemoryCommitter(table, script=script, meanwhile=meanwhile), reclaimer, LATER, POLICY)
+    assert reclaimer.lists == {}
+
+
+def test_when_nobody_knows_whether_it_landed_the_list_stays(table: MemoryTable) -> None:
+    reclaimer = MemoryReclaimer()
+    committer = MemoryCommitter(table, script=["lost"])
+    committer.heads_left = 2
+    with pytest.raises(CommitStateUnknown):
+        expire_snapshots(committer, reclaimer, CountingClock(seconds=3600), POLICY)
+    assert len(reclaimer.lists) == 1
+    reclaimer.store_ms = 25 * HOUR_MS
+    assert finish_expiry(reclaimer).files_deleted == 3
+
+
+def test_the_second_phase_deletes_what_is_due_and_unreachable_and_nothing_else(table: MemoryTable) -> None:
+    reclaimer = MemoryReclaimer()
+    expire_snapshots(MemoryCommitter(table), reclaimer, LATER, POLICY)
+    assert finish_expiry(reclaimer).waiting == 1
+    reclaimer.store_ms = 24 * HOUR_MS + 15 * 60_000 - 1
+    assert finish_expiry(reclaimer).files_deleted == 0
+    reclaimer.reached = {"snapshot 1000"}
+    reclaimer.store_ms += 1
+    found = finish_expiry(reclaimer)
+    assert (found.lists, found.files_deleted) == (1, len(reclaimer.deleted))
+    assert found.bytes_freed == 100 * found.files_deleted > 0
+    assert "snapshot 1000" not in reclaimer.deleted
+    assert (reclaimer.lists, finish_expiry(reclaimer).files_deleted) == ({}, 0)
+
+
+def test_a_shared_table_is_refused_before_anything_and_its_lists_stay(table: MemoryTable) -> None:
+    shared = NotAllowed("GC_DISABLED", "shared")
+    reclaimer = MemoryReclaimer()
+    expire_after_commit(MemoryCommitter(table), reclaimer, LATER, POLICY)
+    assert reclaimer.walks == 0
+    reclaimer.shared, reclaimer.store_ms = shared, 25 * HOUR_MS
+    with pytest.raises(NotAllowed):
+        finish_expiry(reclaimer)
+    with pytest.raises(NotAllowed):
+        expire_snapshots(MemoryCommitter(table), reclaimer, LATER, POLICY)
+    assert (len(reclaimer.lists), reclaimer.deleted) == (1, [])
+
+
+def test_a_compaction_without_a_grace_asks_for_neighbours_before_the_commit(table: MemoryTable) -> None:
+    reclaimer = MemoryReclaimer(shared=NotAllowed("GC_DISABLED", "shared"))
+    with pytest.raises(NotAllowed):
+        expire_after_commit(
+            MemoryCommitter(table), reclaimer, LATER, RetentionPolicy(max_snapshot_age_ms=1, grace_ms=0)
+        )
+    assert (len(table.log), reclaimer.deleted, reclaimer.lists) == (4, [], {})
+
+
+@pytest.mark.parametrize("step", ["ok", "lost", "lost-as-conflict", "late"])
+def test_an_undo_brings_the_snapshots_back_whatever_becomes_of_the_reply(table: MemoryTable, step: str) -> None:
+    before, rows = {s.snapshot_id for s in table.log}, table.rows()
+    reclaimer = MemoryReclaimer()
+    done = expire_snapshots(MemoryCommitter(table), reclaimer, LATER, POLICY)
+    assert done.undo_id is not None
+    undone = undo_expiry(MemoryCommitter(table, script=[step]), reclaimer, CountingClock(), done.undo_id)
+    assert len(undone.snapshot_ids) == 3
+    assert before <= {s.snapshot_id for s in table.log}
+    assert (table.rows(), reclaimer.lists) == (rows, {})
+    again = undo_expiry(MemoryCommitter(table), reclaimer, CountingClock(), done.undo_id)
+    assert (again.snapshot_ids, again.snapshot_id) == ((), undone.snapshot_id)
+
+
+def test_an_undo_is_refused_after_the_grace_and_for_what_is_not_there(table: MemoryTable) -> None:
+    reclaimer = MemoryReclaimer()
+    done = expire_snapshots(MemoryCommitter(table), reclaimer, LATER, POLICY)
+    assert done.undo_id is not None
+    reclaimer.store_ms = 24 * HOUR_MS + 1
+    with pytest.raises(Conflict, match="UNDO_EXPIRED"):
+        undo_expiry(MemoryCommitter(table), reclaimer, CountingClock(), done.undo_id)
+    with pytest.raises(NotFound, match="UNDO_NOT_FOUND"):
+        undo_expiry(MemoryCommitter(table), reclaimer, CountingClock(), "17")
+    assert len(reclaimer.lists) == 1
+
+
+def test_the_undo_of_an_expiry_that_never_landed_changes_nothing(table: MemoryTable) -> None:
+    reclaimer = MemoryReclaimer()
+    committer = MemoryCommitter(table, script=["dead"])
+    committer.heads_left = 2
+    with pytest.raises(CommitStateUnknown):
+        expire_snapshots(committer, reclaimer, CountingClock(seconds=3600), POLICY)
+    (undo_id,) = reclaimer.lists
+    version = table.version
+    assert undo_expiry(MemoryCommitter(table), reclaimer, CountingClock(), undo_id).snapshot_ids == ()
+    assert (table.version, reclaimer.lists) == (version, {})
