@@ -19,10 +19,10 @@ CUT := $(COMPILE) --generate-hashes --constraints requirements/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test lint bench serve postman golden requirements clean
+.PHONY: help install demo test test-concurrency t9 lint bench serve postman golden requirements clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(VENV)/.installed ## make .venv from the pinned, hashed lists
 
@@ -43,7 +43,17 @@ demo: install ## heal a table of real flights before your eyes
 	$(BIN)/regelate demo
 
 test: install ## run the tests, all but the slow ones
-	$(BIN)/python -m pytest -n 2 -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not slow and not spark" $(PYTEST_ARGS)
+
+test-concurrency: install ## up to 20 processes on SQLite and on Iceberg's REST catalog (needs a JDK and mvn)
+	$(BIN)/python -m tests.concurrency
+
+t9: $(VENV)/.spark ## one interleaving by Iceberg's RewriteFiles and by COMPACT, side by side (needs Java 17)
+	$(BIN)/python -m tests.spark.t9
+
+$(VENV)/.spark: $(VENV)/.installed requirements/spark.txt
+	@$(call thrice,$(INSTALL) --require-hashes -r requirements/spark.txt)
+	@touch $@
 
 lint: install ## ruff, mypy --strict on src, and the floors (import-linter)
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
@@ -75,14 +76,18 @@ def add_position_deletes(
     exact_bounds: bool = True,
     operation: Operation = Operation.DELETE,
     branch: str = "main",
+    expected_head: int | None = None,
 ) -> str:
     """Commit one position delete file that names `positions` (data file path -> row numbers); return its path.
 
     `positions` is written exactly as given: order, duplicates, rows beyond the end and unknown paths are kept. By
     default partition and spec are those of the first named file, if it is live. `exact_bounds=False` leaves the bounds
-    out of the manifest: then nobody can tell which files the delete names. The table is refreshed before and after.
+    out of the manifest: then nobody can tell which files the delete names. The table is refreshed before and after;
+    with `expected_head` a head that moved meanwhile fails the commit, as the named files may not be live there.
     """
     table.refresh()
+    if expected_head is not None and table.metadata.current_snapshot_id != expected_head:
+        raise CommitFailedException("the head has moved since the files were chosen")
     if partition is None and spec_id is None:
         partition, spec_id = _home_of(table, next(iter(positions)))
     named = [(path, row) for path, rows in positions.items() for row in rows]

@@ -17,7 +17,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from regelate.errors import RegelateError
-from regelate.operations.write import WRITE_ATTEMPTS
+from regelate.operations.attempt import MAX_RACES
 from regelate.settings import load_settings
 from regelate.wiring import Application
 from tests.deletes_writer import add_equality_deletes, add_position_deletes
@@ -352,7 +352,7 @@ def test_a_compaction_meanwhile_changes_nothing_of_what_an_upsert_means(lake: Wr
 @pytest.mark.parametrize("name", MODES)
 def test_a_race_lost_on_every_attempt_is_a_conflict_and_leaves_nothing(lake: Writing, name: str) -> None:
     table = lake.table([(1, "a", "old"), (2, "b", "old")])
-    late = range(10, 10 + WRITE_ATTEMPTS)
+    late = range(10, 10 + MAX_RACES)
     rival = [lambda number=number: append(lake.theirs(), [(number, "c", "theirs")]) for number in late]
     lake.before_commit(*rival)
     error = refused("COMMIT_CONFLICT", lambda: lake.write((1, "a", "new"), **MODES[name]))

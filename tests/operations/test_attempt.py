@@ -9,7 +9,15 @@ import pytest
 
 from regelate.core.table import RUN_ID
 from regelate.errors import CommitStateUnknown, Conflict, NotFound, Unavailable
-from regelate.operations.attempt import BASE_DELAY_SECONDS, LOOKS, MAX_ATTEMPTS, Attempted, attempt
+from regelate.operations.attempt import (
+    BASE_DELAY_SECONDS,
+    LOOKS,
+    MAX_ATTEMPTS,
+    MAX_DELAY_SECONDS,
+    MAX_RACES,
+    Attempted,
+    attempt,
+)
 from regelate.ports import Change, ExpiryChange, Head, SnapshotChange
 from tests.operations.fakes import CountingClock, MemoryCommitter, MemoryTable
 
@@ -61,6 +69,20 @@ def test_a_race_lost_to_real_commits_lands_on_the_head_that_won(table: MemoryTab
     assert done.attempts == 4
     assert [s.operation for s in table.log] == ["append"] * 5
     assert table.rows() == {("p=x", 1): 1, ("p=x", 2): 1, ("p=x", 3): 3}
+
+
+@pytest.mark.parametrize("races", range(1, MAX_RACES + 1))
+def test_who_loses_to_commits_of_others_goes_on_longer_than_on_a_head_that_does_not_move(
+    table: MemoryTable, races: int
+) -> None:
+    clock, committer = CountingClock(), MemoryCommitter(table, meanwhile=[lambda: table.append("x", [3])] * races)
+    if races < MAX_RACES:
+        assert run(committer, clock).attempts == races + 1
+    else:
+        with pytest.raises(Conflict):
+            run(committer, clock)
+    assert (committer.attempts, len(clock.sleeps)) == (min(races + 1, MAX_RACES), races)
+    assert max(clock.sleeps) <= MAX_DELAY_SECONDS * 1.5
 
 
 def test_after_five_lost_races_the_caller_may_plan_again(table: MemoryTable) -> None:
@@ -142,7 +164,7 @@ def test_an_attempt_that_may_still_arrive_is_unknown_when_the_attempts_are_used_
 def test_an_attempt_that_can_no_longer_arrive_is_lost(table: MemoryTable) -> None:
     """The head moved past its base: the compare-and-swap cannot succeed any more."""
     committer = MemoryCommitter(
-        table, script=["dead"] * MAX_ATTEMPTS, meanwhile=[lambda: table.append("x", [3])] * MAX_ATTEMPTS
+        table, script=["dead"] * MAX_RACES, meanwhile=[lambda: table.append("x", [3])] * MAX_RACES
     )
     with pytest.raises(Conflict) as caught:
         run(committer)

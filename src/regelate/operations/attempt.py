@@ -15,6 +15,9 @@ from regelate.errors import CommitStateUnknown, Conflict, NotFound
 from regelate.ports import Change, Clock, Committer, ExpiryChange, Head, Outcome, SnapshotChange
 
 MAX_ATTEMPTS = 5
+"""On a head that does not move: refused or unanswered, and nobody else came in between."""
+MAX_RACES = 16
+"""In all. Who loses to a commit of another is right on the next head too; beside twenty writers five are not enough."""
 BASE_DELAY_SECONDS = 0.1
 MAX_DELAY_SECONDS = 1.6
 """The pause before jitter, from the fifth attempt on."""
@@ -41,21 +44,23 @@ def attempt(
     decide: Callable[[Head], Change | None],
     *,
     run_id: str | None = None,
-    attempts: int = MAX_ATTEMPTS,
     jitter: Callable[[], float] = random.random,
 ) -> Attempted:
-    """Commit what `decide` makes of each head until it lands; `attempts` tries, 100 ms x 2^n apart with jitter.
+    """Commit what `decide` makes of each head until it lands: at most 16 attempts, 5 of them on an unmoved head.
+
+    They are 100 ms x 2^n apart, at most 1.6 s, with jitter.
 
     Errors: Conflict COMMIT_CONFLICT when every attempt lost; what `decide` raises; CommitStateUnknown when nobody
     knows, and then only: after any other error no attempt of this loop can be in the table.
     """
     sent = _Sent(committer, clock)
     head = committer.head()
-    for number in range(attempts + 1):
+    number = stuck = 0
+    while True:
         earlier = sent.found(head, run_id)
         if earlier is not None:
             return replace(earlier, attempts=number)
-        if number == attempts:
+        if number == MAX_RACES or stuck == MAX_ATTEMPTS:
             break
         with sent.guarding(head):
             change = decide(head)
@@ -68,9 +73,10 @@ def attempt(
             return Attempted(landed=change, snapshot_id=_snapshot_id(change), attempts=number + 1, head_before=head)
         sent.attempts.append(_Attempt(change=change, head=head, outcome=outcome))
         clock.sleep(min(BASE_DELAY_SECONDS * 2**number, MAX_DELAY_SECONDS) * (0.5 + jitter()))
-        head = sent.look()
+        before, head = head, sent.look()
+        number, stuck = number + 1, stuck + (head.metadata_location == before.metadata_location)
     sent.check_closed(head)
-    raise Conflict("COMMIT_CONFLICT", f"lost {attempts} races against other writers; try again", attempts=attempts)
+    raise Conflict("COMMIT_CONFLICT", f"lost {number} races against other writers; try again", attempts=number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

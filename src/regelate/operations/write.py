@@ -18,10 +18,6 @@ from regelate.ports import Clock, Committer, Head, KeyRewriter, RowWriter, Snaps
 CHECK_SECONDS = 2.0
 """Time cap of the small-file check; a write never waits longer for it."""
 
-WRITE_ATTEMPTS = 16
-"""A write that lost a race is right on the next head too, and cheap to send again: beside twenty other writers five
-attempts are not enough. About 20 s at the most."""
-
 
 class WriteMode(StrEnum):
     APPEND = "append"
@@ -136,7 +132,7 @@ def _committed(tools: WriteTools, command: WriteCommand, rows: object, added: tu
         )
 
     try:
-        done = attempt(tools.committer, tools.clock, decide, run_id=command.run_id, attempts=WRITE_ATTEMPTS)
+        done = attempt(tools.committer, tools.clock, decide, run_id=command.run_id)
     except CommitStateUnknown:
         raise
     except Exception:

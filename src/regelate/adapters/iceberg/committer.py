@@ -21,7 +21,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from regelate.adapters.iceberg.expiry import expiry_updates
-from regelate.adapters.iceberg.faults import catalog_faults
+from regelate.adapters.iceberg.faults import catalog_faults, is_locked
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.producer import SnapshotProducer
 from regelate.adapters.iceberg.pruning import key_pruner
@@ -231,6 +231,10 @@ class IcebergCommitter:
             with catalog_faults():  # the files stay: a client that sends again after a lost reply proves nothing (T7)
                 raise error
         except Exception as error:  # noqa: BLE001  a timeout, a dropped connection: it may have landed
+            if is_locked(error):
+                log.info("attempt lost: %s", error)
+                self._lost += written
+                return Outcome.LOST
             log.warning("attempt with unknown outcome: %s: %s", type(error).__name__, error)
             return Outcome.UNKNOWN
         self._landed_as = response.metadata

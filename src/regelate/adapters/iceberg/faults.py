@@ -97,6 +97,12 @@ def translate(error: BaseException) -> RegelateError | None:
     return _of_libraries(error, text)
 
 
+def is_locked(error: BaseException) -> bool:
+    """Say whether SQLite gave up waiting for another client's lock: then nothing of the transaction is in the file."""
+    cause = getattr(error, "orig", None) or error
+    return type(cause).__module__ == "sqlite3" and "is locked" in str(cause)
+
+
 def _of_libraries(error: BaseException, text: str) -> RegelateError | None:
     library = type(error).__module__.partition(".")[0]
     if library in _REMOTE_LIBRARIES:
