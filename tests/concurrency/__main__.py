@@ -1,4 +1,7 @@
-"""`python -m tests.concurrency`: real processes on a real catalog; prints a table, fails on a wrong row."""
+"""`python -m tests.concurrency`: real processes on real catalogs; prints a table, fails on a wrong row or a lost write.
+
+The share of groups that land is measured, not demanded: it depends on the machine and on how often rows are deleted.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,6 @@ from tests.servers.rest_catalog import rest_catalog
 HEAD = """\
 | catalog | appenders | writes landed | deletes landed | groups landed | outputs wasted | wrong rows | rows | s |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
-LEAST_GROUPS = 0.95
 
 
 @contextmanager
@@ -53,9 +55,6 @@ def problems(report: Report) -> list[str]:
     done, asked = report.writes
     if done < asked:
         found.append(f"{asked - done} writes failed: {[f for d in report.of('appender') for f in d.faults][:5]}")
-    landed, rewritten = report.groups
-    if landed < LEAST_GROUPS * rewritten:
-        found.append(f"only {landed} of {rewritten} groups landed")
     if report.unnamed_files and not any(d.perhaps for d in report.deeds):
         found.append(f"{report.unnamed_files} files that no snapshot names")
     return found

@@ -101,10 +101,10 @@ def _append(application: Application, mine: Assignment, deeds: Deeds, _: Event) 
         time.sleep(mine.pause_seconds)
 
 
-def _delete(application: Application, mine: Assignment, deeds: Deeds, _: Event) -> None:
+def _delete(application: Application, mine: Assignment, deeds: Deeds, writers_done: Event) -> None:
     """Delete one row per turn as another engine would: on the head it looked at, or again on the next one."""
     chance = random.Random(mine.seed)
-    while deeds.asked < mine.turns:
+    while deeds.asked < mine.turns and not writers_done.is_set():  # set early when a writer broke down
         try:
             table = application.catalog().load_table(IDENT)
         except Exception as error:  # noqa: BLE001  a catalog under load; this is another engine's client
@@ -112,6 +112,7 @@ def _delete(application: Application, mine: Assignment, deeds: Deeds, _: Event) 
             continue
         files = live_data_files(table)
         if not files:
+            writers_done.wait(0.1)
             continue
         file = chance.choice(files)
         with contextlib.suppress(FileNotFoundError):

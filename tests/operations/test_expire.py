@@ -6,6 +6,7 @@ import pytest
 
 from regelate.core.policy import RetentionPolicy
 from regelate.errors import CommitStateUnknown, Conflict, NotAllowed, NotFound
+from regelate.operations.attempt import MAX_RACES
 from regelate.operations.expire import expire_after_commit, expire_snapshots, finish_expiry, undo_expiry
 from tests.operations.fakes import CountingClock, MemoryCommitter, MemoryReclaimer, MemoryTable
 
@@ -33,10 +34,10 @@ def test_a_list_is_there_before_the_commit_and_complete_after_it(table: MemoryTa
     assert (done.bytes_quarantined, done.bytes_freed, reclaimer.deleted) == (300, 0, [])
 
 
-@pytest.mark.parametrize("script", [["refused"] * 5, ["dead", *["refused"] * 4]])
+@pytest.mark.parametrize("script", [["refused"] * MAX_RACES, ["dead", *["refused"] * (MAX_RACES - 1)]])
 def test_without_a_commit_there_is_no_list(table: MemoryTable, script: list[str]) -> None:
     reclaimer = MemoryReclaimer()
-    meanwhile = [lambda: table.append("b", [9])] * 5
+    meanwhile = [lambda: table.append("b", [9])] * MAX_RACES
     with pytest.raises(Conflict):
         expire_snapshots(MemoryCommitter(table, script=script, meanwhile=meanwhile), reclaimer, LATER, POLICY)
     assert reclaimer.lists == {}
