@@ -162,6 +162,37 @@ def test_every_reason_of_a_file_and_of_a_skip_is_in_the_compaction_policy() -> N
     assert {reason.value for reason in (*Reason, *SkipReason)} <= spans(read("docs/compaction-policy.md"))
 
 
+def rows_with_tests() -> dict[int, set[str]]:
+    """Row of the fault catalogue -> the files below tests/ that hold a test named after it."""
+    found: dict[int, set[str]] = defaultdict(set)
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for row in re.findall(r"^def test_row_(\d\d)_", path.read_text(), re.MULTILINE):
+            found[int(row)].add(str(path.relative_to(ROOT / "tests")))
+    return dict(found)
+
+
+def test_every_fault_row_names_the_tests_that_show_it() -> None:
+    told = section(read("docs/reliability.md"), "## Faults")
+    listed = re.findall(r"^\| (\d+) \|[^\n]*\| `test_row_(\d\d)_\*` in ([^|\n]*) \|$", told, re.MULTILINE)
+    assert [int(row) for row, _, _ in listed] == [int(named) for _, named, _ in listed]
+    assert {int(row): spans(files) for row, _, files in listed} == rows_with_tests()
+    left = re.search(r"Rows without a test of their own yet: ([\d, ]+)\.", told)
+    without = {int(row) for row in left[1].split(", ")} if left else set()
+    assert without == set(range(1, 68)) - rows_with_tests().keys()
+
+
+def test_every_code_of_a_fault_row_exists_with_the_status_that_stands_before_it() -> None:
+    told = section(read("docs/reliability.md"), "## Faults")
+    codes = {code for code in spans(told) if re.fullmatch(r"[A-Z]+(_[A-Z]+)+", code)}
+    assert codes - {code.value for code in DropCode} <= set(documented())
+    wrong = [
+        (status, code)
+        for status, code in re.findall(r"(\d{3}) `([A-Z_]+)`", told)
+        if int(status) not in {known for known, _ in documented()[code]}
+    ]
+    assert wrong == []
+
+
 def test_the_readme_prints_requests_that_the_api_takes() -> None:
     printed = printed_requests()
     taken = []

@@ -32,7 +32,9 @@ from pyiceberg.manifest import (
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, update_table_metadata
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 
@@ -510,3 +512,26 @@ def test_t21_powertools_json_body_accepts_nan_and_keeps_the_last_duplicate() -> 
     assert body["a"] != body["a"]
     assert body["b"] == float("inf")
     assert json.loads('{"a": 1, "a": 2}') == {"a": 2}
+
+
+def test_t30_metadata_whose_time_a_commit_does_not_move_gets_the_clocks_though_the_clock_is_behind(
+    catalog: SqlCatalog,
+) -> None:
+    """Our answer: every snapshot is at least a millisecond younger than the metadata that it is made on."""
+    table = make_table(catalog, "ns.clock", Schema(NestedField(1, "id", LongType())))
+    append(table, [(1,)])
+    ahead = table.metadata.last_updated_ms + 3_600_000
+    base = table.metadata.model_copy(update={"last_updated_ms": ahead})
+    parent = base.snapshots[-1]
+    for later, expected in ((0, False), (1, True)):
+        snapshot = parent.model_copy(
+            update={
+                "snapshot_id": base.new_snapshot_id(),
+                "parent_snapshot_id": parent.snapshot_id,
+                "sequence_number": 2,
+                "timestamp_ms": ahead + later,
+            }
+        )
+        moved = SetSnapshotRefUpdate(ref_name="main", type=SnapshotRefType.BRANCH, snapshot_id=snapshot.snapshot_id)
+        made = update_table_metadata(base, (AddSnapshotUpdate(snapshot=snapshot), moved))
+        assert (made.last_updated_ms >= made.snapshot_log[-1].timestamp_ms) == expected

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.core.plan import FileGroup
-from regelate.core.slices import BORDER_TOLERANCE, Part, split
+from regelate.core.slices import BORDER_TOLERANCE, Part, group_start, split
 from regelate.core.table import FileScanTask
 from tests.core.model_table import UNPARTITIONED, data_file
 
@@ -101,3 +101,14 @@ def test_one_large_file_is_cut_more_than_once() -> None:
 @pytest.mark.parametrize("rows", [0, 1])
 def test_a_file_without_rows_to_cut_at_stays_whole(rows: int) -> None:
     assert len(split(group_of([(3000, rows)], 3))) == 1
+
+
+@given(group=groups, share=st.floats(0, 2))
+def test_the_start_of_a_group_is_as_large_as_asked_give_or_take_a_row(group: FileGroup, share: float) -> None:
+    wanted = group.size_bytes * share
+    part = group_start(group, wanted)
+    assert part.tasks == group.tasks[: len(part.tasks)]
+    last = part.tasks[-1].data_file
+    a_row = last.size_bytes / max(last.record_count, 1) + 1
+    assert part.size_bytes <= wanted + a_row
+    assert part.size_bytes >= min(wanted, group.size_bytes) - a_row

@@ -20,6 +20,7 @@ from pyiceberg.table.update import RemovePartitionSpecsUpdate, SetCurrentSchemaU
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
+from regelate.operations.attempt import MAX_RACES
 from tests.deletes_writer import add_deletion_vector, add_equality_deletes, add_position_deletes
 from tests.faults.hooks import HookedApplication, HookedCatalog
 from tests.faults.stack import Answer, Stack, assert_nothing_left_behind, edit_metadata, request
@@ -39,7 +40,6 @@ SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", StringType
 BY_P = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
 IDENT = "default.t"
 COMPACT = request("COMPACT", "t", force=True, expire_snapshots=False)
-ATTEMPTS = 5
 
 
 def batch(start: int, p: str) -> list[tuple[int, str]]:
@@ -138,17 +138,17 @@ def test_row_43_of_ten_groups_nine_land_and_the_one_that_a_delete_hits_is_droppe
 # --- the catalog says no, or says nothing -----------------------------------------------------------------------------
 
 
-def test_row_37_five_lost_races_are_a_conflict_and_no_output_is_left(scene: Scene) -> None:
+def test_row_37_as_many_lost_races_as_are_allowed_are_a_conflict_and_no_output_is_left(scene: Scene) -> None:
     def race() -> None:
         append(scene.other(), [(7, "z")])
 
-    answer = scene.compact(nothing, *[race] * ATTEMPTS)
+    answer = scene.compact(nothing, *[race] * MAX_RACES)
     error = scene.refused(answer, 409, "COMMIT_CONFLICT", retryable=True)
-    assert error["details"]["attempts"] == scene.catalog.commits == ATTEMPTS
+    assert error["details"]["attempts"] == scene.catalog.commits == MAX_RACES
     clock = scene.application.clock
-    assert clock.sleeps >= ATTEMPTS - 1
+    assert clock.sleeps >= MAX_RACES - 1
     assert scene.replacements() == 0
-    assert len(rows(scene.other())) == 30 + ATTEMPTS
+    assert len(rows(scene.other())) == 30 + MAX_RACES
     scene.nothing_left_behind()
 
 
@@ -180,7 +180,7 @@ def raising(make: Callable[[], Exception]) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("attempt", [1, ATTEMPTS])
+@pytest.mark.parametrize("attempt", [1, MAX_RACES])
 def test_row_38_a_commit_that_landed_is_found_whatever_the_answer_said(scene: Scene, loss: str, attempt: int) -> None:
     def race() -> None:
         append(scene.other(), [(7, "z")])

@@ -53,6 +53,18 @@ class Part:
         )
 
 
+def group_start(group: FileGroup, size_bytes: float) -> Part:
+    """Return the first files of a group, about `size_bytes` of them; the last one is cut by rows."""
+    before = 0
+    for number, task in enumerate(group.tasks, start=1):
+        size, rows = task.data_file.size_bytes, task.data_file.record_count
+        if before + size >= size_bytes:
+            end = max(1, int(rows * (size_bytes - before) / size)) if size else rows
+            return Part(group=group, tasks=group.tasks[:number], end_row=min(end, rows))
+        before += size
+    return Part(group=group, tasks=group.tasks)
+
+
 def split(group: FileGroup) -> tuple[Part, ...]:
     """Return the parts of a group in order; together they hold every row of it exactly once."""
     cuts = _cuts(group)

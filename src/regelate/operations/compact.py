@@ -109,7 +109,12 @@ def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progre
         )
     with watch.phase("plan"):
         snapshot, plan = plan_table(
-            tools.reader, tools.engine, command.policy, plan_id=command.plan_id, dry_run=command.dry_run
+            tools.reader,
+            tools.engine,
+            command.policy,
+            tools.placement,
+            plan_id=command.plan_id,
+            dry_run=command.dry_run,
         )
     if command.dry_run:
         return CompactOutcome(status=Status.PLANNED, reason=plan.reason.value, compacted=False, plan=plan)

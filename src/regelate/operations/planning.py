@@ -12,11 +12,18 @@ from regelate.ports import RewriteEngine, TableReader
 
 
 def plan_table(
-    reader: TableReader, engine: RewriteEngine, policy: CompactionPolicy, *, plan_id: str | None, dry_run: bool
+    reader: TableReader,
+    engine: RewriteEngine,
+    policy: CompactionPolicy,
+    placement: PlacementPolicy,
+    *,
+    plan_id: str | None,
+    dry_run: bool,
 ) -> tuple[TableSnapshot, CompactionPlan]:
     """Read a table, at the snapshot that `plan_id` pins if given, and plan its rewrite.
 
-    A table without a history of rewrites is probed, but not for a dry run, which writes nothing anywhere.
+    A table without a history of rewrites is probed, but not for a dry run, which writes nothing anywhere, nor where
+    the plan is too much for this process anyway: then no data file is opened.
     Errors: Conflict PLAN_CHANGED.
     """
     snapshot = reader.read(policy, snapshot_id=None if plan_id is None else planned(plan_id)[0])
@@ -27,7 +34,7 @@ def plan_table(
             "PLAN_CHANGED", f"the plan at this snapshot is now {plan.plan_id}, not {plan_id}", retryable=False
         )
     split = [g for g in plan.groups if g.expected_output_files > 1]
-    if ratio is not None or not split or dry_run:
+    if ratio is not None or not split or dry_run or place(plan, placement).engine is None:
         return snapshot, plan
     try:
         measured = engine.achieved_ratio(max(split, key=lambda g: g.size_bytes), policy)

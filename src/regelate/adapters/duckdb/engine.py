@@ -18,12 +18,14 @@ from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
 from regelate.adapters.duckdb.faults import located, miscounted, reading_fault
 from regelate.adapters.duckdb.fingerprints import of_file, of_views
 from regelate.adapters.duckdb.inputs import check_checksums, check_remote, wrong_size
+from regelate.adapters.duckdb.row_groups import too_large
 from regelate.adapters.duckdb.writer import write_rows
 from regelate.core.plan import FileGroup
 from regelate.core.policy import MAX_FILES_PER_GROUP, CompactionPolicy, Strategy
 from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
 from regelate.core.schema import Column
-from regelate.core.slices import Part, split
+from regelate.core.slices import Part, group_start, split
+from regelate.core.table import FileScanTask
 from regelate.ports import GroupViews, OutputFiles, OutputTarget
 
 SCAN_BYTES_PER_COLUMN = 5 * 1024
@@ -92,17 +94,11 @@ class DuckDBRewriteEngine:
 
     def achieved_ratio(self, group: FileGroup, policy: CompactionPolicy) -> float:
         """Return bytes out per byte in, measured by writing a sample of the group to the spill folder."""
-        sample: list[int] = []
-        wanted = min(max(group.size_bytes * PROBE_SHARE, 1), PROBE_BYTES)
-        for task in group.tasks:
-            sample.append(task.data_file.size_bytes)
-            if sum(sample) >= wanted:
-                break
-        part = Part(group=group, tasks=group.tasks[: len(sample)])
+        part = group_start(group, min(max(group.size_bytes * PROBE_SHARE, 1), PROBE_BYTES))
         path = self._folder / "probe.parquet"
         try:
             self._copy(self._connection.cursor(), part, str(path), policy)
-            return path.stat().st_size / sum(sample)
+            return path.stat().st_size / max(part.size_bytes, 1)
         except duckdb.Error as error:
             raise reading_fault(error, part.tasks) from error
         finally:
@@ -112,7 +108,7 @@ class DuckDBRewriteEngine:
         self, groups: Sequence[FileGroup], policy: CompactionPolicy, *, progress: Progress | None = None
     ) -> tuple[tuple[RewriteResult, ...], tuple[tuple[FileGroup, Exception], ...]]:
         """Rewrite every group; return results in plan order, and the groups that failed with their faults."""
-        works = [_Work(group, fault=wrong_size(group.tasks)) for group in groups]
+        works = [_Work(group, fault=self._unfit(group.tasks)) for group in groups]
         steps: list[Step] = [(work, partial(check_checksums, work.group.tasks)) for work in works]
         if policy.strategy is Strategy.SORT:
             steps += [(work, _sorted_step(self, work, policy)) for work in works]
@@ -136,6 +132,9 @@ class DuckDBRewriteEngine:
                 self._outputs.discard(work.reserved)
                 failed.append((work.group, work.fault))
         return tuple(results), tuple(failed)
+
+    def _unfit(self, tasks: Sequence[FileScanTask]) -> Exception | None:
+        return wrong_size(tasks) or too_large(self._connection.cursor(), tasks, self._worker_memory_bytes)
 
     def _miscounted(self, work: _Work) -> Exception | None:
         """Where rows do not add up, ask the inputs' own footers whether the manifests count them wrongly (row 26)."""

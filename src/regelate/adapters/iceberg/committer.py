@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
@@ -18,8 +19,9 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 
+from regelate.adapters.iceberg.consistency import check_succession
 from regelate.adapters.iceberg.expiry import expiry_updates
 from regelate.adapters.iceberg.faults import catalog_faults, is_locked
 from regelate.adapters.iceberg.manifests import ManifestReader
@@ -52,6 +54,7 @@ class IcebergCommitter:
         self._ident = table.name()
         self._table = table
         self._reader = reader
+        self._seen_at_ms = int(time.time() * 1000)
         self._lost: list[str] = []
         self._landed_as: TableMetadata | None = None
         self._expiry_location: str | None = None
@@ -66,10 +69,13 @@ class IcebergCommitter:
         return self._table.metadata.new_snapshot_id()
 
     def head(self) -> Head:
-        """Load the table anew. Errors: NotFound TABLE_NOT_FOUND, Unavailable CATALOG_UNAVAILABLE."""
+        """Load the table anew. Errors: NotFound TABLE_NOT_FOUND, Unavailable CATALOG_UNAVAILABLE or
+        CATALOG_INCONSISTENT."""
         with catalog_faults():
-            self._table = self._catalog.load_table(self._ident)
-        metadata = self._table.metadata
+            found = self._catalog.load_table(self._ident)
+        metadata = found.metadata
+        check_succession(self._table.metadata, metadata, seen_at_ms=self._seen_at_ms)
+        self._table = found
         return Head(
             uuid=str(metadata.table_uuid),
             format_version=metadata.format_version,
@@ -237,6 +243,9 @@ class IcebergCommitter:
                 return Outcome.LOST
             log.warning("attempt with unknown outcome: %s: %s", type(error).__name__, error)
             return Outcome.UNKNOWN
+        if not _holds(response.metadata, self._table.metadata, updates):
+            log.warning("the answer to a commit does not show it: %s", response.metadata_location)
+            return Outcome.UNKNOWN
         self._landed_as = response.metadata
         self._delete(superseded(self._table.metadata, response.metadata))
         return Outcome.LANDED
@@ -252,6 +261,13 @@ class IcebergCommitter:
                 self._table.io.delete(path)
             except Exception as error:  # noqa: BLE001  clean-up never makes a commit look failed
                 log.warning("cannot delete %s: %s", path, error)
+
+
+def _holds(answered: TableMetadata, base: TableMetadata, updates: Iterable[TableUpdate]) -> bool:
+    """Say whether the catalog's answer to a commit is about our table, with our snapshot in it."""
+    listed = {s.snapshot_id for s in answered.snapshots}
+    added = {u.snapshot.snapshot_id for u in updates if isinstance(u, AddSnapshotUpdate)}
+    return answered.table_uuid == base.table_uuid and added <= listed
 
 
 def superseded(base: TableMetadata, current: TableMetadata) -> list[str]:

@@ -103,7 +103,7 @@ class SnapshotProducer:
             snapshot_id=change.snapshot_id,
             parent_snapshot_id=head.snapshot_id if head else None,
             sequence_number=sequence_number,
-            timestamp_ms=max(int(time.time() * 1000), head.timestamp_ms if head else 0, self._metadata.last_updated_ms),
+            timestamp_ms=self._next_ms(head),
             manifest_list=list_path,
             summary=Summary(
                 Operation(change.operation),
@@ -120,6 +120,14 @@ class SnapshotProducer:
             requirements=self._requirements(head),
             written=tuple(files.written),
         )
+
+    def _next_ms(self, head: Snapshot | None) -> int:
+        """Return a time after everything that the table has seen, whatever this machine's clock says (row 65).
+
+        Equal would not do: PyIceberg then takes the clock's time for the metadata's own, and Java refuses to load
+        metadata that is a minute older than its last snapshot (trap T30).
+        """
+        return max(int(time.time() * 1000), head.timestamp_ms if head else 0, self._metadata.last_updated_ms + 1)
 
     def _drop_merged(self, files: ManifestFiles, named: set[str]) -> None:
         """Delete manifests of this attempt that were merged into others: no list will ever name them."""
