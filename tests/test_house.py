@@ -32,8 +32,9 @@ REQUIREMENTS = ROOT / "requirements"
 LISTS = {
     "build": [],
     "base": PROJECT["dependencies"],
-    "dev": [*PROJECT["dependencies"], *EXTRAS["dev"], *EXTRAS["demo"], *EXTRAS["report"]],
+    "dev": [*PROJECT["dependencies"], *EXTRAS["dev"], *EXTRAS["demo"], *EXTRAS["otel"], *EXTRAS["report"]],
     "aws": [*PROJECT["dependencies"], *EXTRAS["aws"]],
+    "otel": [*PROJECT["dependencies"], *EXTRAS["aws"], *EXTRAS["otel"]],
     "spark": [*PROJECT["dependencies"], *EXTRAS["spark"]],
 }
 
