@@ -127,6 +127,12 @@ def test_every_error_is_documented_with_its_status_and_whether_a_retry_may_help(
     assert dict(found) == documented()
 
 
+def test_the_runbook_speaks_of_codes_that_exist() -> None:
+    told = set(re.findall(r"`([A-Z]+_[A-Z_]+)`", read("docs/operations.md")))
+    known = {*documented(), *(reason.value for reason in PlanReason), *(status.value for status in Status)}
+    assert told - known - set(OPERATIONS) == set()
+
+
 def test_the_reasons_of_a_dropped_group_are_told_apart_from_errors() -> None:
     assert {code.value for code in DropCode} <= spans(section(read("docs/errors.md"), "## Codes that are no errors"))
 

@@ -89,11 +89,17 @@ Provider = Callable[[], Service]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks, by the envelope. `trusted`: an IAM principal invoked us directly, so its payload names the tenant."""
+    """Who asks, by the envelope. `trusted`: an IAM principal invoked us directly, so its payload names the tenant.
+    `signed`: the gateway has checked an IAM principal's signature; with `auth: iam` that is trusted as well.
+    """
 
     request_id: str
     claim_tenant: str | None = None
     trusted: bool = False
+    signed: bool = False
+
+    def is_trusted(self, settings: Settings) -> bool:
+        return self.trusted or (self.signed and settings.auth == "iam")
 
 
 Parser = Callable[[Payload, Service, Caller], AnyRequest]
@@ -184,7 +190,7 @@ def _address(service: Service, request: NamespaceRequest, caller: Caller, *, cre
         request.catalog,
         request.namespace,
         table,
-        trusted=caller.trusted,
+        trusted=caller.is_trusted(service.settings),
         creating=creating,
     )
 
