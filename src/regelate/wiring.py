@@ -292,7 +292,6 @@ class Application(Maintenance, Querying):
             for data_file, reason in session.reader.explain(policy):
                 yield answers.explained(data_file, reason)
 
-
     def _policy(self, session: TableSession, options: CompactOptions, *, now_ms: int | None = None) -> CompactionPolicy:
         return resolve_policy(
             request=options,
