@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import BinaryIO, Protocol
 
 from regelate.core.conflict import CommitWindow
-from regelate.core.measures import Occurrence
 from regelate.core.plan import FileGroup
 from regelate.core.policy import CompactionPolicy, SortField
 from regelate.core.quarantine import Quarantine
@@ -17,6 +15,7 @@ from regelate.core.reachability import StoredFile
 from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
 from regelate.core.schema import Column, TableDefinition
 from regelate.core.selection import Reason
+from regelate.core.stats import CompactionStats
 from regelate.core.table import DataFile, FileScanTask, Partition, SnapshotEntry, SnapshotRef, TableSnapshot
 
 
@@ -84,24 +83,20 @@ class Head:
     snapshots: tuple[SnapshotEntry, ...]
     refs: tuple[SnapshotRef, ...]
 
-    def reaches(self, snapshot_id: int | None) -> bool:
-        """Say whether the history from the head shows this snapshot, or shows itself whole to the table's beginning.
+    def shows_next(self, base: Head) -> bool:
+        """Say whether the commit that came right after `base` is listed, or none came: nothing else made on it landed.
 
-        A catalog that shows only the head gives it no parent (trap T16). That is no beginning: not of a table that had
-        the snapshot asked for and shows it no more, nor where the only snapshot shown is not the table's first.
+        From format 2 on each snapshot takes the next sequence number. In a v1 table the history must lead back to the
+        base. A snapshot without a parent proves nothing: expiry cuts parents, and some catalogs never show them (T16).
         """
-        by_id = {s.snapshot_id: s for s in self.snapshots}
-        at, first = self.snapshot_id, None
-        while at is not None and at != snapshot_id:
-            first = by_id.get(at)
-            if first is None:
-                return False
-            at = first.parent_id
-        if at is not None or first is None:
-            return True
-        if snapshot_id is not None:
-            return snapshot_id in by_id
-        return len(by_id) > 1 or first.sequence_number <= 1
+        if base.format_version > 1:
+            number = base.sequence_number
+            return self.sequence_number == number or any(s.sequence_number == number + 1 for s in self.snapshots)
+        parents = {s.snapshot_id: s.parent_id for s in self.snapshots}
+        at = self.snapshot_id
+        while at is not None and at != base.snapshot_id:
+            at = parents.get(at)
+        return at == base.snapshot_id
 
     def run(self, run_id: str) -> SnapshotEntry | None:
         """Find the snapshot that this run committed earlier, if it did."""
@@ -184,7 +179,7 @@ class Committer(Protocol):
     def live_tasks(self, rows: object | None = None, key: Sequence[str] = ()) -> tuple[FileScanTask, ...]: ...
     def window(self, base: TableSnapshot, groups: Sequence[FileGroup]) -> CommitWindow: ...
     def try_commit(self, head: Head, change: Change) -> Outcome: ...
-    def forget_lost(self) -> None: ...
+    def forget_lost(self, landed: int | None = None) -> None: ...
 
 
 class RowWriter(Protocol):
@@ -296,7 +291,4 @@ class Reclaimer(Protocol):
 
 
 class Telemetry(Protocol):
-    """Is told what happened, and where time went. Neither ever fails."""
-
-    def tell(self, occurrence: Occurrence) -> None: ...
-    def span(self, name: str, **attributes: str | int | float) -> AbstractContextManager[None]: ...
+    def compaction(self, stats: CompactionStats, *, table: str) -> None: ...

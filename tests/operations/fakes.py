@@ -9,13 +9,11 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from regelate.core.conflict import Ancestry, CommitWindow
 from regelate.core.deletes import DeleteIndex
-from regelate.core.measures import Compacted
 from regelate.core.plan import FileGroup
 from regelate.core.policy import GB, CompactionPolicy, PlacementPolicy
 from regelate.core.quarantine import Quarantine
@@ -219,7 +217,8 @@ class MemoryTable:
     def expire(self, snapshot_ids: Iterable[int]) -> None:
         gone = set(snapshot_ids)
         self.expired |= {s.snapshot_id: s for s in self.log if s.snapshot_id in gone}
-        self.log = [s for s in self.log if s.snapshot_id not in gone]
+        cut = [replace(s, parent_id=None) if s.parent_id in gone else s for s in self.log]
+        self.log = [s for s in cut if s.snapshot_id not in gone]
         self.tags = {n: i for n, i in self.tags.items() if i not in gone}
         self.version += 1
 
@@ -294,6 +293,7 @@ class MemoryCommitter:
         self.heads_left: int | None = None
         self.before_look: list[Callable[[], object]] = []
         self.forgotten = 0
+        self.spared: list[int | None] = []
         self._under_way: dict[str, list[tuple[Head, Change]]] = {"late": [], "later": []}
 
     def new_snapshot_id(self) -> int:
@@ -406,8 +406,9 @@ class MemoryCommitter:
             snapshot_id=change.snapshot_id,
         )
 
-    def forget_lost(self) -> None:
+    def forget_lost(self, landed: int | None = None) -> None:
         self.forgotten += 1
+        self.spared.append(landed)
 
 
 class MemoryReader:
@@ -600,19 +601,10 @@ class Told:
     """Implements Telemetry: keeps what it was told."""
 
     def __init__(self) -> None:
-        self.occurrences: list[Any] = []
-        self.spans: list[tuple[str, dict[str, Any]]] = []
+        self.stats: list[Any] = []
 
-    @property
-    def stats(self) -> list[Any]:
-        return [told.stats for told in self.occurrences if isinstance(told, Compacted)]
-
-    def tell(self, occurrence: Any) -> None:
-        self.occurrences.append(occurrence)
-
-    def span(self, name: str, **attributes: Any) -> Any:
-        self.spans.append((name, attributes))
-        return nullcontext()
+    def compaction(self, stats: Any, *, table: str) -> None:
+        self.stats.append(stats)
 
 
 def tools_for(table: MemoryTable, **given: Any) -> CompactionTools:

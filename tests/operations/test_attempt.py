@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from regelate.core.rewrite import NewDataFile
 from regelate.core.table import RUN_ID
 from regelate.errors import CommitStateUnknown, Conflict, NotFound, Unavailable
 from regelate.operations.attempt import (
@@ -19,7 +20,7 @@ from regelate.operations.attempt import (
     attempt,
 )
 from regelate.ports import Change, ExpiryChange, Head, SnapshotChange
-from tests.operations.fakes import CountingClock, MemoryCommitter, MemoryTable
+from tests.operations.fakes import NO_METRICS, CountingClock, MemoryCommitter, MemoryTable, partition
 
 LANDS = ("lost", "lost-as-conflict")
 
@@ -107,6 +108,7 @@ def test_t7_a_commit_whose_reply_was_lost_is_found_and_never_made_twice(
     assert isinstance(done.landed, SnapshotChange)
     assert done.landed.snapshot_id == table.head_id
     assert len(table.log) == 2
+    assert committer.spared[-1] == table.head_id
 
 
 @pytest.mark.parametrize("loss", LANDS)
@@ -199,6 +201,73 @@ def test_a_table_that_is_gone_afterwards(table: MemoryTable, script: Sequence[st
     committer = MemoryCommitter(table, script=script, meanwhile=[lambda: setattr(table, "dropped", True)])
     with pytest.raises(expected):
         run(committer)
+
+
+def with_file(committer: MemoryCommitter, table: MemoryTable) -> Any:
+    """Return a `decide` that adds one data file, the same on every attempt."""
+    added = NewDataFile(path="ours", partition=partition("x"), record_count=1, size_bytes=1, metrics=NO_METRICS)
+    table.storage["ours"] = [7]
+    return lambda head: SnapshotChange(
+        operation="append", snapshot_id=committer.new_snapshot_id(), summary={RUN_ID: "run"}, added=(added,)
+    )
+
+
+@pytest.mark.parametrize("loss", LANDS)
+@pytest.mark.parametrize("has_files", [True, False])
+def test_a_commit_that_landed_and_expired_before_the_look_is_not_made_twice(
+    table: MemoryTable, loss: str, has_files: bool
+) -> None:
+    """Expiry cuts the parent of what came after: a history that seems to begin there must not be believed."""
+    committer, clock = MemoryCommitter(table, script=[loss]), CountingClock()
+
+    def others_go_on(seconds: float) -> None:
+        clock.sleep = lambda more: None  # type: ignore[method-assign]
+        mine = snapshots_of_the_run(table)
+        table.append("x", [8])
+        table.expire([table.log[0].snapshot_id, *mine])
+
+    clock.sleep = others_go_on  # type: ignore[method-assign]
+    if has_files:
+        done = run(committer, clock, decide=with_file(committer, table))
+        assert isinstance(done.landed, SnapshotChange)
+    else:
+        with pytest.raises(CommitStateUnknown):
+            run(committer, clock)
+    assert (committer.attempts, snapshots_of_the_run(table)) == (1, [])
+
+
+def test_a_fault_while_only_our_files_can_tell_is_unknown(table: MemoryTable) -> None:
+    """The commit landed and expired, and the manifests that would say so cannot be read."""
+    committer, clock = MemoryCommitter(table, script=["lost"]), CountingClock()
+
+    def others_go_on(seconds: float) -> None:
+        mine = snapshots_of_the_run(table)
+        table.append("x", [8])
+        table.expire(mine)
+
+    def fails(paths: object) -> bool:
+        raise Unavailable("STORAGE_UNAVAILABLE", "no route")
+
+    clock.sleep = others_go_on  # type: ignore[method-assign]
+    committer.bearer = committer.holds_any = fails  # type: ignore[method-assign]
+    with pytest.raises(CommitStateUnknown):
+        run(committer, clock, decide=with_file(committer, table))
+
+
+def test_an_attempt_that_a_later_head_ruled_out_is_never_reported_as_landed(table: MemoryTable) -> None:
+    """The second attempt landed and expired: its files say so, and the first, with the same files, is not it."""
+    committer, clock = MemoryCommitter(table, script=["dead", "lost"]), CountingClock()
+    ids: list[int] = []
+
+    def others_go_on(seconds: float) -> None:
+        mine = snapshots_of_the_run(table)
+        ids.extend(mine)
+        table.append("x", [8])
+        table.expire(mine)
+
+    clock.sleep = others_go_on  # type: ignore[method-assign]
+    done = run(committer, clock, decide=with_file(committer, table))
+    assert [done.snapshot_id] == ids
 
 
 def test_a_run_that_landed_before_this_call_is_found_and_commits_nothing(table: MemoryTable) -> None:

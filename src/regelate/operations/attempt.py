@@ -100,6 +100,7 @@ class _Sent:
         """Look for what landed although nobody said so; clean up after attempts that are known to be lost."""
         landed = self._landed(head)
         if landed is not None:
+            self.committer.forget_lost(landed=_snapshot_id(landed.change))
             return Attempted(
                 landed=landed.change,
                 snapshot_id=_snapshot_id(landed.change),
@@ -107,6 +108,7 @@ class _Sent:
                 head_before=landed.head,
             )
         run = head.run(run_id) if run_id is not None else None
+        self.attempts = [a for a in self.attempts if a.head.snapshot_id == head.snapshot_id]  # the others are ruled out
         if not self._open(head):
             self.committer.forget_lost()
         if run is None:
@@ -126,17 +128,20 @@ class _Sent:
     def _hidden(self, head: Head, change: SnapshotChange, base: Head) -> bool:
         """Say whether a change is in the table though its snapshot is not listed: expired since, or never shown (T16).
 
-        While the history from the head reaches the attempt's base (or the table's beginning), it shows that we are
-        not in it. Where it is cut, manifests may still tell who bears the sequence number that would have been ours,
-        and our files that we are in it; without either nobody knows.
+        A sequence number is given once: where another snapshot has the one that would have been ours, we are not in the
+        table. Where it is not listed, manifests may still tell who bears it, and our files that we are in it; without
+        either nobody knows.
         """
-        if head.uuid != base.uuid or head.reaches(base.snapshot_id):
+        if head.uuid != base.uuid or head.shows_next(base):
             return False
-        bearer = self.committer.bearer(base.sequence_number + 1)
-        if bearer is not None:
-            return bearer == change.snapshot_id
-        if self.committer.holds_any([f.path for f in change.added]):
-            return True
+        try:
+            bearer = self.committer.bearer(base.sequence_number + 1)
+            if bearer is not None:
+                return bearer == change.snapshot_id
+            if self.committer.holds_any([f.path for f in change.added]):
+                return True
+        except Exception as error:
+            raise self.unknown() from error
         raise self.unknown()
 
     def _open(self, head: Head) -> bool:

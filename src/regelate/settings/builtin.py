@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _CLAIMS: Mapping[str, Any] = {
-    "auth": "${REGELATE_AUTH:-claims}",
+    "auth": "claims",
     "default_catalog": "glue",
     "catalogs": {
         "glue": {

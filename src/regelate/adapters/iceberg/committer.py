@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -55,7 +55,8 @@ class IcebergCommitter:
         self._table = table
         self._reader = reader
         self._seen_at_ms = int(time.time() * 1000)
-        self._lost: list[str] = []
+        self._lost: dict[int, tuple[str, ...]] = {}
+        """Snapshot id -> metadata files of an attempt that was answered with a conflict."""
         self._landed_as: TableMetadata | None = None
         self._expiry_location: str | None = None
         self._read_as = table.schema()
@@ -216,22 +217,25 @@ class IcebergCommitter:
             except BaseException:  # nothing was sent, so nothing names these files
                 self._delete(producer.written)
                 raise
-            return self._send(produced.updates, produced.requirements, produced.written)
+            return self._send(produced.updates, produced.requirements, {change.snapshot_id: produced.written})
         if isinstance(change, ExpiryChange):
             self._expiry_location = self._table.metadata_location
             local = not type(self._catalog).__module__.startswith("pyiceberg.catalog.rest")
             updates, requirements = expiry_updates(self._table.metadata, change, validates_locally=local)
-            return self._send(updates, requirements, ())
+            return self._send(updates, requirements, {})
         raise InvariantViolated("UNKNOWN_CHANGE", f"no rule commits a {type(change).__name__}")
 
     def _send(
-        self, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...], written: Iterable[str]
+        self,
+        updates: tuple[TableUpdate, ...],
+        requirements: tuple[TableRequirement, ...],
+        written: Mapping[int, tuple[str, ...]],
     ) -> Outcome:
         try:
             response = self._catalog.commit_table(self._table, requirements, updates)
         except CommitFailedException as error:
             log.info("attempt lost: %s", error)
-            self._lost += written
+            self._lost.update(written)
             return Outcome.LOST
         except (NoSuchTableError, ForbiddenError, UnauthorizedError) as error:
             with catalog_faults():  # the files stay: a client that sends again after a lost reply proves nothing (T7)
@@ -239,7 +243,7 @@ class IcebergCommitter:
         except Exception as error:  # noqa: BLE001  a timeout, a dropped connection: it may have landed
             if is_locked(error):
                 log.info("attempt lost: %s", error)
-                self._lost += written
+                self._lost.update(written)
                 return Outcome.LOST
             log.warning("attempt with unknown outcome: %s: %s", type(error).__name__, error)
             return Outcome.UNKNOWN
@@ -250,10 +254,13 @@ class IcebergCommitter:
         self._delete(superseded(self._table.metadata, response.metadata))
         return Outcome.LANDED
 
-    def forget_lost(self) -> None:
-        """Delete the metadata files of attempts that are known not to have landed (law 8)."""
-        paths, self._lost = self._lost, []
-        self._delete(paths)
+    def forget_lost(self, landed: int | None = None) -> None:
+        """Delete the metadata files of attempts that are known not to have landed (law 8).
+
+        `landed`: the snapshot that was found in the table although its attempt was answered with a conflict (trap T7).
+        """
+        lost, self._lost = self._lost, {}
+        self._delete(path for snapshot_id, paths in lost.items() if snapshot_id != landed for path in paths)
 
     def _delete(self, paths: Iterable[str]) -> None:
         for path in paths:
