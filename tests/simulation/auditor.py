@@ -1,0 +1,218 @@
+"""Looks at every commit the moment it happens, and at every object that is about to be deleted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.core.table import RUN_ID
+from tests.simulation.catalog import CatalogKind, Server
+from tests.simulation.photograph import Broken, Home, Photograph, photograph
+from tests.simulation.rows import Row
+from tests.simulation.scheduler import Actor
+from tests.simulation.store import ObjectStore, PlainIO
+
+ModelRows = dict[int, tuple[Row, Home]]
+"""What a branch holds: row id -> the row, and the partition (of one spec) that it lives in."""
+Intent = Callable[[ModelRows], ModelRows]
+
+MAINTENANCE = {"compact", "expire", "maintain", "rewrite-manifests"}
+
+
+@dataclass
+class Landed:
+    """One snapshot of a run that the catalog really has taken."""
+
+    snapshot_id: int
+    actor: str
+
+
+@dataclass
+class Auditor:
+    """Knows what every snapshot must hold: what its parent held, changed by what its maker said beforehand."""
+
+    server: Server
+    store: ObjectStore
+    events: Counter[str]
+    intents: dict[str, Intent] = field(default_factory=dict)
+    expected: dict[int, ModelRows] = field(default_factory=dict)
+    photographs: dict[int, Photograph] = field(default_factory=dict)
+    landed: dict[str, list[Landed]] = field(default_factory=dict)
+    """By run id, and by actor's name."""
+    ever_referenced: set[str] = field(default_factory=set)
+    ref_ages_ms: dict[str, int] = field(default_factory=dict)
+    """How old a ref may grow, by the name of the actor who expires."""
+
+    def __post_init__(self) -> None:
+        self._io = PlainIO(self.store)
+        self._reader = ManifestReader()
+        self.server.on_commit = self.committed
+        self.store.on_delete = self.about_to_delete
+
+    def head(self) -> Photograph | None:
+        head = self.server.metadata.current_snapshot()
+        return None if head is None else self.photographs[head.snapshot_id]
+
+    def rows_of(self, snapshot_id: int | None) -> ModelRows:
+        return {} if snapshot_id is None else self.expected[snapshot_id]
+
+    def committed(self, before: TableMetadata, after: TableMetadata, actor: Actor) -> None:
+        known = {s.snapshot_id for s in before.snapshots}
+        new = [s for s in after.snapshots if s.snapshot_id not in known]
+        for snapshot in [s for s in new if s.snapshot_id in self.expected]:
+            self._back_again(after, snapshot)
+        for snapshot in [s for s in new if s.snapshot_id not in self.expected]:
+            self._new_snapshot(before, after, snapshot.snapshot_id, actor)
+        gone = known - {s.snapshot_id for s in after.snapshots}
+        if gone and not new:
+            self.events["commit expire"] += 1
+            self.events["snapshots expired"] += len(gone)
+        for snapshot_id in gone if self.server.kind is not CatalogKind.HEAD_ONLY else ():
+            self.photographs.pop(snapshot_id)
+        self._check_refs(before, after, actor, bool(new))
+        if after.format_version > 1 and after.last_sequence_number < before.last_sequence_number:
+            raise Broken("the sequence number went back")
+
+    def _back_again(self, after: TableMetadata, snapshot: Snapshot) -> None:
+        """An undone expiry brings back snapshots as they were."""
+        seen = photograph(after, snapshot, self.store, self._io, self._reader)
+        self._check_rows(seen, self.expected[snapshot.snapshot_id], after, f"{snapshot.snapshot_id} came back")
+        self._check_files(seen)
+        self.photographs[snapshot.snapshot_id] = seen
+        self.events["snapshots brought back"] += 1
+
+    def _new_snapshot(self, before: TableMetadata, after: TableMetadata, snapshot_id: int, actor: Actor) -> None:
+        snapshot = after.snapshot_by_id(snapshot_id)
+        assert snapshot is not None
+        assert snapshot.summary is not None
+        branch = next(name for name, ref in after.refs.items() if ref.snapshot_id == snapshot_id)
+        old = before.refs.get(branch)
+        parent_id = old.snapshot_id if old is not None else None
+        seen = photograph(after, snapshot, self.store, self._io, self._reader)
+        operation = snapshot.summary.operation.value
+        self.events[f"commit {actor.kind}"] += 1
+        run_id = snapshot.summary.additional_properties.get(RUN_ID)
+        if run_id in self.landed:
+            raise Broken(f"{run_id} landed twice: {self.landed[run_id]} and now {snapshot_id} by {actor.name}")
+        if actor.kind == "compact" and operation != "replace":
+            raise Broken(f"a compaction came as {operation}: law 2")
+        parent = self.photographs.get(parent_id) if parent_id is not None else None
+        model = self._after(actor, operation, self.rows_of(parent_id), parent, seen, after)
+        self.expected[snapshot_id] = model
+        self.photographs[snapshot_id] = seen
+        self.ever_referenced |= seen.paths
+        self._check_rows(seen, model, after, f"{actor.name} committed {operation}")
+        self._check_files(seen)
+        _check_totals(seen, snapshot.summary.additional_properties)
+        if snapshot.sequence_number is not None and snapshot.sequence_number <= before.last_sequence_number:
+            raise Broken(f"sequence number {snapshot.sequence_number} after {before.last_sequence_number}")
+        if parent is not None and snapshot.timestamp_ms < parent.snapshot.timestamp_ms:
+            raise Broken("a snapshot is older than its parent")
+        for name in (actor.name, run_id):
+            if name is not None:
+                self.landed.setdefault(name, []).append(Landed(snapshot_id, actor.name))
+
+    def _after(
+        self,
+        actor: Actor,
+        operation: str,
+        rows: ModelRows,
+        parent: Photograph | None,
+        seen: Photograph,
+        metadata: TableMetadata,
+    ) -> ModelRows:
+        """What must be there now. Rewritten files may forget columns that the schema does not have (only those)."""
+        model = dict(rows) if operation == "replace" else self.intents[actor.name](dict(rows))
+        if actor.is_ours and parent is not None:
+            schema = metadata.schema().field_ids
+            now = {row.id: row for row in seen.rows}
+            for path in parent.data_files.keys() - seen.data_files.keys():
+                for _, row in parent.visible[path]:
+                    if row.id in model:
+                        was, home = model[row.id]
+                        model[row.id] = (was if now.get(row.id) == was else was.within(schema), home)
+        return model
+
+    def _check_rows(self, seen: Photograph, model: ModelRows, metadata: TableMetadata, what: str) -> None:
+        schema = metadata.schema().field_ids
+        found = Counter(row.id for row in seen.rows)
+        problems = []
+        lost = model.keys() - found.keys()
+        back = found.keys() - model.keys()
+        doubled = [i for i, n in found.items() if n > 1]
+        problems += [f"lost {sorted(lost)[:5]}"] if lost else []
+        problems += [f"should not be there: {sorted(back)[:5]}"] if back else []
+        problems += [f"doubled {sorted(doubled)[:5]}"] if doubled else []
+        if not problems:
+            changed = [r.id for r in seen.rows if r.within(schema) != model[r.id][0].within(schema)]
+            problems += [f"changed {changed[:5]}"] if changed else []
+        moved = [
+            row.id
+            for path, rows in seen.visible.items()
+            for _, row in rows
+            if row.id in model and model[row.id][1] != seen.data_files[path].home
+        ]
+        problems += [f"in another partition: {moved[:5]}"] if moved else []
+        if problems:
+            raise Broken(f"{what}: rows {'; '.join(problems)}")
+
+    def _check_files(self, seen: Photograph) -> None:
+        missing = [path for path in seen.paths if path not in self.store.objects]
+        if missing:
+            raise Broken(f"snapshot {seen.snapshot.snapshot_id} names objects that do not exist: {missing[:3]}")
+
+    def _check_refs(self, before: TableMetadata, after: TableMetadata, actor: Actor, has_snapshot: bool) -> None:
+        live = {s.snapshot_id for s in after.snapshots}
+        broken = [name for name, ref in after.refs.items() if ref.snapshot_id not in live]
+        if broken:
+            raise Broken(f"refs without a snapshot: {broken}")
+        if actor.kind not in MAINTENANCE or self.server.kind is CatalogKind.HEAD_ONLY:
+            return
+        old = {name: ref.snapshot_id for name, ref in before.refs.items()}
+        new = {name: ref.snapshot_id for name, ref in after.refs.items()}
+        if has_snapshot:
+            old.pop("main", None)
+            new.pop("main", None)
+        else:
+            limit = self.server.scheduler.now_ms - self.ref_ages_ms.get(actor.name, 2**63)
+            ages = {s.snapshot_id: s.timestamp_ms for s in before.snapshots}
+            old = {n: i for n, i in old.items() if n in new or n == "main" or ages[i] >= limit}
+        if old != new and not (self.server.kind is CatalogKind.REST and not has_snapshot):
+            raise Broken(f"{actor.name} changed refs: {sorted(set(old.items()) ^ set(new.items()))}")
+        if old != new:
+            self.events["refs taken by expiry on REST"] += 1
+
+    def about_to_delete(self, path: str, who: str) -> None:
+        metadata = self.server.metadata
+        if path == self.server.location:
+            raise Broken(f"{who} deletes the table's metadata file")
+        for snapshot in metadata.snapshots:
+            if path in self.photographs[snapshot.snapshot_id].paths:
+                raise Broken(f"{who} deletes {path}, which snapshot {snapshot.snapshot_id} needs")
+        self.events["objects deleted"] += 1
+
+    def unreferenced(self, maker: str) -> list[str]:
+        """Return objects of one maker that exist and never were part of the table."""
+        return [path for path in self.store.made_by(maker) if path not in self.ever_referenced]
+
+
+def _check_totals(seen: Photograph, summary: Mapping[str, str]) -> None:
+    data, deletes = seen.data_files.values(), seen.delete_files.values()
+    counted = {
+        "total-data-files": len(data),
+        "total-delete-files": len(deletes),
+        "total-records": sum(f.record_count for f in data),
+        "total-files-size": sum(f.size_bytes for f in (*data, *deletes)),
+        "total-position-deletes": sum(f.record_count for f in deletes if f.content.value == 1),
+        "total-equality-deletes": sum(f.record_count for f in deletes if f.content.value == 2),
+    }
+    wrong = {name: (summary[name], n) for name, n in counted.items() if name in summary and int(summary[name]) != n}
+    if wrong:
+        raise Broken(f"the summary's totals are not what is there: {wrong}")
+    if "total-records" not in summary:
+        raise Broken("the summary has lost its totals")

@@ -1,0 +1,315 @@
+"""One seed: a table, a catalog, a store, a clock, and everybody who works on the table; run to the end and judged."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from unittest import mock
+
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import IntegerType, LongType, NestedField
+
+from regelate.adapters.iceberg import neighbours
+from regelate.adapters.iceberg import store as object_store
+from regelate.adapters.iceberg.manifests import ManifestReader
+from tests.simulation import others, service
+from tests.simulation.auditor import Auditor, Intent
+from tests.simulation.catalog import LOCATION, CatalogKind, Server, client
+from tests.simulation.engine import SimEngine
+from tests.simulation.foreign import ForeignEngine
+from tests.simulation.judge import judge_answer, judge_end
+from tests.simulation.photograph import Broken
+from tests.simulation.rows import FIRST_EXTRA, ID, KEY, PART, Row
+from tests.simulation.scheduler import HOUR_MS, Actor, OneByOne, Scheduler, State
+from tests.simulation.service import Request
+from tests.simulation.store import ActorIO, Door, ObjectStore
+from tests.simulation.weather import Weather
+
+FOREIGN: dict[str, tuple[others.Foreign, int]] = {
+    "foreign append": (others.append, 5),
+    "branch append": (others.append_to_branch, 2),
+    "position delete": (others.position_delete, 7),
+    "equality delete": (others.equality_delete, 6),
+    "remove files": (others.remove_files, 2),
+    "foreign manifest rewrite": (others.rewrite_manifests, 2),
+    "schema change": (others.change_schema, 2),
+    "schema there and back": (others.drop_and_return, 2),
+    "spec change": (others.change_spec, 1),
+    "tag": (others.tag, 2),
+    "branch": (others.branch, 2),
+    "drop ref": (others.drop_ref, 1),
+    "rollback": (others.roll_back, 2),
+}
+LENGTH = 14
+"""Actions of one seed."""
+BESIDE = {
+    "expire": ("tag", "branch", "rollback", "drop ref", "undo"),
+    "compact": ("schema there and back", "rollback", "position delete", "equality delete", "expire"),
+}
+"""What likes to happen just then: half of the actions that follow these are of these kinds."""
+OURS = {"write": 9, "compact": 12, "expire": 4, "undo": 1}
+NOT_HEAD_ONLY = {"branch append", "tag", "branch", "drop ref", "rollback", "expire", "undo"}
+
+
+@dataclass(frozen=True)
+class Action:
+    """One line of a seed's script. `twin`: sent twice with one run id, at once or after a crash."""
+
+    index: int
+    kind: str
+    twin: bool
+
+
+class Hand:
+    """What one actor works with."""
+
+    def __init__(self, world: World, actor: Actor) -> None:
+        self.world = world
+        self.actor = actor
+        self.door = Door(world.store, world.scheduler, world.weather, actor)
+        self.catalog = client(world.server, ActorIO(self.door), world.weather, actor)
+        self.engine: SimEngine | None = None
+        self.request: Request | None = None
+
+    def intend(self, intent: Intent) -> None:
+        self.world.auditor.intents[self.actor.name] = intent
+
+
+class World:
+    """Everything of one seed."""
+
+    keys = 12
+
+    def __init__(self, seed: str, *, length: int = LENGTH, without: frozenset[int] = frozenset()) -> None:
+        self.seed = seed
+        self.rng = random.Random(f"{seed}/world")
+        self.events: Counter[str] = Counter()
+        self.weather = Weather.of(self.rng, self.events)
+        self.scheduler = Scheduler(seed, switch_share=self.rng.choice((0.15, 0.4, 0.9)))
+        self.store = ObjectStore()
+        self.kind = self.rng.choices(list(CatalogKind), (6, 3, 2))[0]
+        self.server = Server(self.kind, self.store, self.scheduler)
+        self.auditor = Auditor(self.server, self.store, self.events)
+        self.reader = ManifestReader()
+        self.at_once = self.rng.choice((1, 2, 3, 4, 6))
+        self.script = [a for a in self._script(length) if a.index not in without]
+        self.hands: dict[str, Hand] = {}
+        self.open_runs: Counter[str] = Counter()
+        """Requests that will be repeated, or are under way: run id -> copies that are not done."""
+        self.repeated: set[str] = set()
+        self.undo_ids: list[str] = []
+        self._row_ids = 0
+        self._rows_by_run: dict[str, list[Row]] = {}
+
+    def _script(self, length: int) -> list[Action]:
+        kinds = {**{k: w for k, (_, w) in FOREIGN.items()}, **OURS, "hours pass": 3}
+        if self.kind is CatalogKind.HEAD_ONLY:
+            kinds = {k: w for k, w in kinds.items() if k not in NOT_HEAD_ONLY}
+        chosen = self.rng.choices(list(kinds), list(kinds.values()), k=length)
+        for i, kind in enumerate(chosen[:-1]):
+            beside = [k for k in BESIDE.get(kind, ()) if k in kinds]
+            if beside and self.rng.random() < 0.5:
+                chosen[i + 1] = self.rng.choice(beside)
+        may_repeat = self.kind is not CatalogKind.HEAD_ONLY
+        return [
+            Action(i, kind, may_repeat and kind in ("write", "compact") and self.rng.random() < 0.25)
+            for i, kind in enumerate(chosen)
+        ]
+
+    # --- rows ---
+
+    def new_rows(self, rng: random.Random, count: int) -> list[Row]:
+        first = self._row_ids
+        self._row_ids += count
+        extras = ((FIRST_EXTRA, first),) if rng.random() < 0.5 else ()
+        return [Row(first + n, rng.choice((*range(self.keys), None)), rng.randrange(3), extras) for n in range(count)]
+
+    def rows_of_run(self, run_id: str, rng: random.Random) -> list[Row]:
+        if run_id not in self._rows_by_run:
+            self._rows_by_run[run_id] = self.new_rows(rng, rng.randrange(1, 7))
+        return self._rows_by_run[run_id]
+
+    # --- the run ---
+
+    def run(self) -> None:
+        """Errors: Broken, or whatever an actor raised that no caller should ever see."""
+        with _virtual(self.seed, self.scheduler):
+            try:
+                self._create()
+                self._play()
+                self.weather.is_over = True
+                judge_end(self)
+            finally:
+                self.scheduler.end()
+                self.events["steps"] += self.scheduler.steps
+
+    def _create(self) -> None:
+        schema = Schema(
+            NestedField(ID, "id", LongType(), required=True),
+            NestedField(KEY, "key", LongType(), required=False),
+            NestedField(PART, "part", IntegerType(), required=True),
+            NestedField(FIRST_EXTRA, "extra", LongType(), required=False),
+        )
+        by_part = PartitionSpec(PartitionField(PART, 1000, IdentityTransform(), "p"), spec_id=0)
+        properties = {
+            "format-version": "2",
+            "commit.manifest.min-count-to-merge": self.rng.choice(("2", "4", "100")),
+            "commit.manifest.target-size-bytes": self.rng.choice(("3000", "8388608")),
+        }
+        if self.kind is CatalogKind.HEAD_ONLY:
+            properties["gc.enabled"] = "false"
+        elif self.rng.random() < 0.25:
+            properties["write.metadata.delete-after-commit.enabled"] = "true"
+            properties["write.metadata.previous-versions-max"] = "2"
+        spec = by_part if self.rng.random() < 0.7 else UNPARTITIONED_PARTITION_SPEC
+        self.server.create(new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, LOCATION, properties))
+        for n in range(self.rng.choice((0, 1, 3, 5))):
+            self._start_foreign(Action(-1 - n, "foreign append", False))
+            self._drain()
+
+    def _play(self) -> None:
+        waiting = list(self.script)
+        repeats: list[Callable[[], Actor]] = []
+        while waiting or repeats or self.scheduler.running or self.server.late:
+            self._judge_finished(repeats)
+            room = len(self.scheduler.running) < self.at_once
+            if room and repeats and self.rng.random() < 0.5:
+                repeats.pop(0)()
+            elif room and waiting:
+                self._start(waiting.pop(0), repeats)
+            if self.server.late and (self.rng.random() < 0.05 or not self.scheduler.running):
+                self._arrive()
+            self._turn()
+        self._judge_finished(repeats)
+
+    def _turn(self) -> None:
+        actor = self.scheduler.next_actor()
+        if actor is not None:
+            self.scheduler.resume(actor)
+            if isinstance(actor.error, Broken):
+                raise actor.error
+
+    def _drain(self) -> None:
+        while self.scheduler.running:
+            self._turn()
+        self._judge_finished([])
+
+    def _arrive(self) -> None:
+        request = self.server.late.pop(self.rng.randrange(len(self.server.late)))
+        try:
+            request()
+        except Broken:
+            raise
+        except Exception:  # noqa: BLE001  refused: nobody is there to hear it
+            self.events["late request refused"] += 1
+        else:
+            self.events["late request landed"] += 1
+
+    def _start(self, action: Action, repeats: list[Callable[[], Actor]]) -> None:
+        if action.kind == "hours pass":
+            if not self._repeats_open():
+                self.scheduler.now_ms += self.rng.randrange(1, 12) * HOUR_MS // 2
+                self.events["hours passed"] += 1
+            return
+        if action.kind in FOREIGN:
+            self._start_foreign(action)
+            return
+        if action.kind == "undo" and not self.undo_ids:
+            return
+        rng = random.Random(f"{self.seed}/{action.index}/start")
+        expires = action.kind == "expire" or (action.kind == "compact" and rng.random() < 0.2)
+        keep = service.retention(rng, tiny=rng.random() < 0.4 and not self._repeats_open()) if expires else None
+        request = Request(f"run-{action.index}", f"{self.seed}/{action.index}", keep)
+        name = f"{action.index}:{action.kind}"
+        self._start_ours(action.kind, request, name)
+        if action.twin and not self._expires_at_once():
+            self.open_runs[request.run_id] += 1
+            self.repeated.add(request.run_id)
+            self.events["repeated request"] += 1
+            repeats.append(lambda: self._start_ours(action.kind, request, f"{name}-again", counted=False))
+
+    def _repeats_open(self) -> bool:
+        """A repeat is promised to be recognised while its snapshot is in the table: no expiry may reach it before."""
+        return any(self.open_runs[run_id] for run_id in self.repeated)
+
+    def _expires_at_once(self) -> bool:
+        requests = [h.request for h in self.hands.values() if h.request is not None]
+        return any(r.retention is not None and r.retention.max_snapshot_age_ms == 1 for r in requests)
+
+    def _start_foreign(self, action: Action) -> None:
+        actor = self._actor(f"{action.index}:{action.kind}", action.kind, is_ours=False)
+        hand = self.hands[actor.name]
+        engine = ForeignEngine(hand.catalog, hand.door, self._look)
+        self.auditor.intents[actor.name] = engine.meant
+        act = FOREIGN[action.kind][0]
+        self.scheduler.start(actor, lambda: act(self, engine, actor.rng))
+
+    def _look(self, snapshot_id: int | None) -> object:
+        return None if snapshot_id is None else self.auditor.photographs.get(snapshot_id)
+
+    def _start_ours(self, kind: str, request: Request, name: str, *, counted: bool = True) -> Actor:
+        self.open_runs[request.run_id] += counted
+        actor = self._actor(name, kind, is_ours=True)
+        hand = self.hands[actor.name]
+        hand.request = request
+        if request.retention is not None:
+            self.auditor.ref_ages_ms[name] = request.retention.max_ref_age_ms
+        act = {"write": service.writing, "compact": service.compaction, "expire": service.expiry, "undo": service.undo}[
+            kind
+        ]
+        self.scheduler.start(actor, lambda: act(hand, request))
+        return actor
+
+    def _actor(self, name: str, kind: str, *, is_ours: bool) -> Actor:
+        actor = Actor(name, kind, random.Random(f"{self.seed}/{name}"), is_ours)
+        self.hands[name] = Hand(self, actor)
+        return actor
+
+    def _judge_finished(self, repeats: list[Callable[[], Actor]]) -> None:
+        for name, hand in list(self.hands.items()):
+            if hand.actor.state is not State.READY:
+                del self.hands[name]
+                judge_answer(hand)
+                if hand.request is not None:
+                    self.open_runs[hand.request.run_id] -= 1
+                    self.open_runs += Counter()
+
+    def request(self, kind: str, request: Request) -> object:
+        """Send one request while nothing else goes on, and return its answer."""
+        actor = self._start_ours(kind, request, request.run_id)
+        while actor.state is State.READY:
+            self._turn()
+        self._judge_finished([])
+        if actor.error is not None:
+            raise Broken(f"in quiet weather {request.run_id} answered {actor.error!r}") from actor.error
+        return actor.answer
+
+
+@contextmanager
+def _virtual(seed: str, scheduler: Scheduler) -> Iterator[None]:
+    """Give libraries the virtual clock, and identifiers and jitter that follow from the seed."""
+    rng = random.Random(f"{seed}/identifiers")
+
+    def identifier() -> uuid.UUID:
+        return uuid.UUID(int=rng.getrandbits(128), version=4)
+
+    def now() -> float:
+        return scheduler.now_ms / 1000
+
+    random.seed(f"{seed}/jitter")
+    with (
+        mock.patch.object(uuid, "uuid4", identifier),
+        mock.patch.object(time, "time", now),
+        mock.patch.object(object_store, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(neighbours, "ThreadPoolExecutor", OneByOne),
+    ):
+        yield
