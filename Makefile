@@ -8,6 +8,9 @@ SEEDS ?=
 FROM ?= 0
 
 VENV := .venv
+SAM := .sam
+# No telemetry, no account, nothing in the user's home.
+SAM_ENVIRONMENT := SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=eu-central-1 __SAM_CLI_APP_DIR=$(SAM)/home
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 10 --timeout 60
 # The lists are complete, so pip has nothing to resolve (--no-deps); `pip check` proves it afterwards. What comes as
@@ -21,7 +24,7 @@ CUT := $(COMPILE) --generate-hashes --constraints requirements/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test sim sim-mutations test-concurrency t9 lint bench serve postman golden requirements clean
+.PHONY: help install demo test sim sim-mutations test-concurrency t9 lint bench serve postman validate test-rie golden requirements clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,7 +48,7 @@ demo: install ## heal a table of real flights before your eyes
 	$(BIN)/regelate demo
 
 test: install ## run the tests, all but the slow ones
-	$(BIN)/python -m pytest -n 2 -m "not slow and not spark" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not slow and not spark and not rie" $(PYTEST_ARGS)
 
 test-concurrency: install ## up to 20 processes on SQLite and on Iceberg's REST catalog (needs a JDK and mvn)
 	$(BIN)/python -m tests.concurrency
@@ -83,18 +86,35 @@ postman/node_modules/.installed: postman/package.json postman/package-lock.json
 	@cd postman && $(call thrice,npm ci)
 	@touch $@
 
+validate: install $(SAM)/.installed ## template.yaml: sam validate, its linter, and our own tests of it
+	$(SAM_ENVIRONMENT) $(SAM)/bin/sam validate --template template.yaml
+	$(SAM_ENVIRONMENT) $(SAM)/bin/sam validate --template template.yaml --lint
+	$(BIN)/python -m pytest tests/deploy
+
+test-rie: install $(SAM)/.installed ## every file of events/ through the real Lambda emulator
+	$(BIN)/python -m pytest -m rie $(PYTEST_ARGS)
+
+# An environment of its own: it pins what we pin otherwise, and nothing of ours needs it.
+$(SAM)/.installed: requirements/sam.txt
+	$(PYTHON) -m venv --clear $(SAM)
+	@echo "installing requirements/sam.txt (a minute or so)"
+	@$(call thrice,$(SAM)/bin/python -m pip --disable-pip-version-check --retries 10 --timeout 60 install --quiet --no-deps --no-compile --require-hashes -r requirements/sam.txt)
+	@touch $@
+
 golden: install ## rewrite the golden answers; read the diff afterwards
 	$(BIN)/python -m pytest tests/golden --rewrite-golden
 
-# constraints.txt is the one resolution and every list is cut from it: any two can be installed side by side.
+# constraints.txt is the one resolution and every list but sam.txt is cut from it: any two can be installed side by side.
 requirements: ## regenerate requirements/*.txt with uv (UPGRADE=--upgrade takes newer versions)
 	$(COMPILE) $(UPGRADE) --no-annotate --all-extras pyproject.toml requirements/build.in -o requirements/constraints.txt
 	$(CUT) requirements/build.in -o requirements/build.txt
 	$(CUT) pyproject.toml -o requirements/base.txt
-	$(CUT) pyproject.toml --extra dev --extra demo --extra report -o requirements/dev.txt
+	$(CUT) pyproject.toml --extra dev --extra demo --extra otel --extra report -o requirements/dev.txt
 	$(CUT) pyproject.toml --extra aws -o requirements/aws.txt
+	$(CUT) pyproject.toml --extra aws --extra otel -o requirements/otel.txt
 	$(CUT) pyproject.toml --extra spark -o requirements/spark.txt
+	$(COMPILE) --generate-hashes $(UPGRADE) requirements/sam.in -o requirements/sam.txt
 
 clean: ## remove the environment, builds and caches
-	rm -rf $(VENV) postman/node_modules build dist src/regelate.egg-info
+	rm -rf $(VENV) $(SAM) .aws-sam postman/node_modules build dist src/regelate.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

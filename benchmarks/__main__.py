@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cold_start import measurements
 from benchmarks.lake import copy_lake, make_table, write_files
 
 RESULTS = Path(__file__).parent / "results"
@@ -206,7 +207,21 @@ def add_healthy(table: Any, like: str, count: int) -> None:
                 append.append_data_file(copy)
 
 
-QUESTIONS = {"speed": speed, "memory": memory, "healthy": healthy, "strict": strict}
+def cold_start(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Promise]]:
+    """How long does a fresh process take until it could serve?"""
+    found = interleaved(runs if quick else max(runs, 10), measurements())
+    bare = found["bare imports of the worker's libraries"]
+    return found, [
+        Promise(name="API init, seconds", ratio=median(found["API init"], "seconds"), limit=0.5),
+        Promise(
+            name="worker init / bare imports of its libraries",
+            ratio=paired(found["worker init"], bare, "seconds"),
+            limit=1.15,
+        ),
+    ]
+
+
+QUESTIONS = {"speed": speed, "memory": memory, "healthy": healthy, "strict": strict, "cold_start": cold_start}
 
 
 def machine() -> dict[str, Any]:

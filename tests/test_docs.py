@@ -14,7 +14,9 @@ import pytest
 
 from regelate import errors
 from regelate.adapters.iceberg import row_faults
+from regelate.adapters.telemetry.prometheus import prometheus_name
 from regelate.core.conflict import DropCode
+from regelate.core.measures import METRICS, Kind
 from regelate.core.placement import PlacementReason
 from regelate.core.plan import PlanReason, SkipReason
 from regelate.core.selection import Reason
@@ -125,8 +127,31 @@ def test_every_error_is_documented_with_its_status_and_whether_a_retry_may_help(
     assert dict(found) == documented()
 
 
+def test_the_runbook_speaks_of_codes_that_exist() -> None:
+    told = set(re.findall(r"`([A-Z]+_[A-Z_]+)`", read("docs/operations.md")))
+    known = {*documented(), *(reason.value for reason in PlanReason), *(status.value for status in Status)}
+    assert told - known - set(OPERATIONS) == set()
+
+
 def test_the_reasons_of_a_dropped_group_are_told_apart_from_errors() -> None:
     assert {code.value for code in DropCode} <= spans(section(read("docs/errors.md"), "## Codes that are no errors"))
+
+
+def test_every_metric_is_documented_as_cloudwatch_and_prometheus_call_it() -> None:
+    told = re.findall(
+        r"^\| `(\w+)` \| (\w+) \| (\w+) \| (?:`(\w+)` )?\| `(\w+)` \|", read("docs/observability.md"), re.MULTILINE
+    )
+    kinds = {Kind.UP_DOWN: "gauge"}
+    assert told == [
+        (
+            metric.name,
+            kinds.get(metric.kind, metric.kind.value),
+            metric.unit.value,
+            metric.label or "",
+            prometheus_name(metric) + ("_total" if metric.kind is Kind.COUNTER else ""),
+        )
+        for metric in METRICS
+    ]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -32,8 +32,9 @@ REQUIREMENTS = ROOT / "requirements"
 LISTS = {
     "build": [],
     "base": PROJECT["dependencies"],
-    "dev": [*PROJECT["dependencies"], *EXTRAS["dev"], *EXTRAS["demo"], *EXTRAS["report"]],
+    "dev": [*PROJECT["dependencies"], *EXTRAS["dev"], *EXTRAS["demo"], *EXTRAS["otel"], *EXTRAS["report"]],
     "aws": [*PROJECT["dependencies"], *EXTRAS["aws"]],
+    "otel": [*PROJECT["dependencies"], *EXTRAS["aws"], *EXTRAS["otel"]],
     "spark": [*PROJECT["dependencies"], *EXTRAS["spark"]],
 }
 
@@ -127,7 +128,7 @@ def test_every_value_in_core_is_frozen_slotted_and_keyword_only() -> None:
     assert loose == []
 
 
-@pytest.mark.parametrize("name", [*LISTS, "constraints"])
+@pytest.mark.parametrize("name", [*LISTS, "sam", "constraints"])
 def test_a_requirement_list_names_no_host_no_index_and_no_local_path(name: str) -> None:
     lines = (REQUIREMENTS / f"{name}.txt").read_text().splitlines()
     own = re.compile(r"#.*-[cr] requirements/\w+\.(txt|in)$")
@@ -135,7 +136,7 @@ def test_a_requirement_list_names_no_host_no_index_and_no_local_path(name: str) 
     assert [line for line in lines if re.search(r"://|^-|\s@\s|/", line) and not own.search(line)] == []
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", [*LISTS, "sam"])
 def test_every_pin_of_a_requirement_list_carries_its_hash(name: str) -> None:
     entries = re.split(r"^(?=\w)", (REQUIREMENTS / f"{name}.txt").read_text(), flags=re.MULTILINE)[1:]
     assert len(entries) == len(pins(name)) > 0

@@ -504,3 +504,24 @@ def test_loading_settings_imports_no_engine() -> None:
     environ = {"PYTHONPATH": str(ROOT / "src"), "PATH": ""}
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environ, check=True)
     assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [(None, 840.0), ("20", 20.0), ("9000", 840.0), ("", 840.0), ("-1", 840.0)]
+)
+def test_a_function_that_ends_sooner_lowers_the_seconds_of_a_compaction_and_never_raises_them(
+    given: str | None, seconds: float
+) -> None:
+    environ = {} if given is None else {"REGELATE_MAX_IN_PROCESS_SECONDS": given}
+    assert load_settings({}).placement_policy(environ).max_in_process_seconds == seconds
+
+
+@pytest.mark.parametrize(("given", "auth"), [({}, "claims"), ({"REGELATE_AUTH": "iam"}, "iam")])
+@pytest.mark.parametrize("environment", ["staging", "production"])
+def test_the_deployment_says_by_which_proof_callers_come_and_it_is_never_none(
+    environment: str, given: dict[str, str], auth: str
+) -> None:
+    environ = {"REGELATE_ENVIRONMENT": environment, "REGELATE_WAREHOUSE": "s3://w/x"}
+    assert load_settings({**environ, **given}).auth == auth
+    with pytest.raises(SettingsError):
+        load_settings({**environ, "REGELATE_AUTH": "none"})

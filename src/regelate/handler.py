@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from regelate.entrypoints.actions import Provider, Service
 from regelate.entrypoints.dispatch import dispatch
-from regelate.entrypoints.log import logger
+from regelate.entrypoints.log import adopt_libraries, logger
 
 MAX_ANSWER_BYTES = 6_291_556
 """What Lambda lets through as one synchronous answer; of a larger one the caller would learn nothing but its size."""
@@ -29,6 +29,8 @@ def application() -> Service:
 
 def make_handler(provider: Provider) -> Handler:
     """Return a Lambda handler for a service."""
+
+    adopt_libraries()
 
     @logger.inject_lambda_context(clear_state=True)
     def handle(event: Any, context: LambdaContext) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import BinaryIO, Protocol
 
 from regelate.core.conflict import CommitWindow
+from regelate.core.measures import Occurrence
 from regelate.core.plan import FileGroup
 from regelate.core.policy import CompactionPolicy, SortField
 from regelate.core.quarantine import Quarantine
@@ -15,7 +17,6 @@ from regelate.core.reachability import StoredFile
 from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
 from regelate.core.schema import Column, TableDefinition
 from regelate.core.selection import Reason
-from regelate.core.stats import CompactionStats
 from regelate.core.table import DataFile, FileScanTask, Partition, SnapshotEntry, SnapshotRef, TableSnapshot
 
 
@@ -291,4 +292,7 @@ class Reclaimer(Protocol):
 
 
 class Telemetry(Protocol):
-    def compaction(self, stats: CompactionStats, *, table: str) -> None: ...
+    """Is told what happened, and where time went. Neither ever fails."""
+
+    def tell(self, occurrence: Occurrence) -> None: ...
+    def span(self, name: str, **attributes: str | int | float) -> AbstractContextManager[None]: ...

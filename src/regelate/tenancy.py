@@ -52,9 +52,9 @@ class Tenancy:
     ) -> Address:
         """Return the table that a request means, or refuse it.
 
-        `trusted`: the event came from an IAM principal (direct invoke, schedule, queue), so the tenant in its payload
-        needs no claim; the door decides that from the envelope, never from the body. `creating`: the table or the
-        namespace does not exist yet, so the strict names hold in every catalog.
+        `trusted`: the event came from an IAM principal (direct invoke, schedule, queue; with `auth: iam` a signed HTTP
+        request too), so the tenant in its payload needs no claim; the door decides that, never the body. `creating`:
+        the table or the namespace does not exist yet, so the strict names hold in every catalog.
         Errors: NotAllowed FORBIDDEN, one text for an unknown tenant and one that is not the caller's;
         InvalidRequest INVALID_IDENTIFIER or MISSING_FIELD; NotFound CATALOG_NOT_FOUND.
         """
@@ -111,7 +111,7 @@ class Tenancy:
         if body is not None:
             names.check_tenant(body, strict=False)
         tenant = body
-        if self._settings.auth == "claims" and not trusted:
+        if self._settings.auth != "none" and not trusted:
             if claim is None or body not in (None, claim):
                 raise NotAllowed("FORBIDDEN", _REFUSAL)
             tenant = claim

@@ -9,7 +9,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from regelate import __version__
 from regelate.adapters.clock import SystemClock
-from regelate.adapters.telemetry import LogTelemetry
+from regelate.adapters.telemetry import ProcessTelemetry
+from regelate.core.measures import Assessed, Wrote
 from regelate.core.option_retention import resolve_retention
 from regelate.core.options import CompactOptions, resolve_check, resolve_policy, resolve_verify
 from regelate.core.placement import parallelism
@@ -28,6 +29,7 @@ from regelate.operations import answers
 from regelate.settings import Settings, load_settings
 from regelate.tenancy import Address, Tenancy
 from regelate.wiring_maintenance import Maintenance
+from regelate.wiring_query import Querying
 
 if TYPE_CHECKING:
     from regelate.adapters.iceberg.admin import IcebergAdmin
@@ -43,14 +45,14 @@ EXPLAINED_FILES = 10_000
 """Files listed by an explained health answer; the command line streams all of them."""
 
 
-class Application(Maintenance):
+class Application(Maintenance, Querying):
     """Everything behind the doors, for one process. Safe for several threads; an operation owns its own sessions."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.tenancy = Tenancy(settings)
         self.clock = SystemClock()
-        self.telemetry = LogTelemetry()
+        self.telemetry = ProcessTelemetry(os.environ, settings.environment)
         self.placement = settings.placement_policy(os.environ)
 
     @cached_property
@@ -95,6 +97,10 @@ class Application(Maintenance):
             "catalog_reachable": reachable,
             "engines": list(self.settings.engines),
         }
+
+    def metrics_text(self) -> str:
+        """Return the metrics of this process since this was first called, in Prometheus' text format."""
+        return self.telemetry.prometheus.text()
 
     def create_table(self, address: Address, definition: TableDefinition, *, if_not_exists: bool) -> Fields:
         from regelate.operations.tables import create_table
@@ -176,7 +182,10 @@ class Application(Maintenance):
             command = WriteCommand(
                 rows=records, run_id=_run_id("write", idempotency_key), mode=WriteMode(mode), key=tuple(key)
             )
-            return answers.written(write(tools, command))
+            done = write(tools, command)
+        recommended, small = done.compaction_recommended, done.small_files_count
+        self.telemetry.tell(Wrote(table=address.ident, compaction_recommended=recommended, small_files=small))
+        return answers.written(done)
 
     def _check(self, session: TableSession) -> CheckPolicy:
         from regelate.operations.write import CheckPolicy
@@ -210,16 +219,19 @@ class Application(Maintenance):
         progress: Progress | None = None,
     ) -> Fields:
         from regelate.operations.compact import CompactCommand, compact
+        from regelate.operations.observing import observed_compaction
         from regelate.operations.planning import planned
 
         plan_id = options.get("plan_id")
         planned_ms = planned(plan_id)[1] if plan_id is not None else None
-        with self._session(address) as session:
+        dry_run = bool(options.get("dry_run", False))
+        observed = nullcontext() if dry_run else observed_compaction(self.telemetry, table=address.ident)
+        with observed, self._session(address) as session:
             policy = self._policy(session, CompactOptions.of(options), now_ms=planned_ms)
             command = CompactCommand(
                 policy=policy,
                 run_id=_run_id("compact", idempotency_key),
-                dry_run=bool(options.get("dry_run", False)),
+                dry_run=dry_run,
                 plan_id=plan_id,
                 retention=self._retention(
                     session, options.get("snapshot_retention_hours"), hours_field="snapshot_retention_hours"
@@ -266,6 +278,7 @@ class Application(Maintenance):
         with self._session(address) as session:
             policy = self._policy(session, CompactOptions())
             report = table_health(session.reader, self.clock, policy)
+            self.telemetry.tell(Assessed(table=address.ident, small_files=report.health.small_files))
             listed = None
             if explain:
                 found = islice(session.reader.explain(policy), EXPLAINED_FILES)
@@ -278,32 +291,6 @@ class Application(Maintenance):
             policy = self._policy(session, CompactOptions())
             for data_file, reason in session.reader.explain(policy):
                 yield answers.explained(data_file, reason)
-
-    def query(self, address: Address, spec: Mapping[str, Any]) -> Fields:
-        from regelate.adapters.duckdb.query import DuckDBQueryEngine
-        from regelate.adapters.iceberg.scan import SnapshotScan
-        from regelate.operations.query import QueryCommand, QueryLimits, QueryTools, TableScan, query
-
-        limits = self.settings.limits
-        with self._session(address) as session:
-
-            def scan(snapshot_id: int | None, as_of_ms: int | None) -> TableScan:
-                return SnapshotScan(
-                    session.table, self._manifests, session.folder / "views", snapshot_id=snapshot_id, as_of_ms=as_of_ms
-                )
-
-            tools = QueryTools(
-                scan=scan,
-                engine=DuckDBQueryEngine(
-                    folder=session.folder, memory_bytes=self.placement.memory_bytes, threads=self.placement.threads
-                ),
-                clock=self.clock,
-                limits=QueryLimits(
-                    max_rows=limits.max_result_rows, max_bytes=limits.max_result_bytes, seconds=limits.query_seconds
-                ),
-            )
-            command = QueryCommand(table_name=address.table or "", **spec)
-            return query(tools, command).as_dict()
 
     def _policy(self, session: TableSession, options: CompactOptions, *, now_ms: int | None = None) -> CompactionPolicy:
         return resolve_policy(

@@ -89,6 +89,9 @@ class FakeService:
         environment = self.settings.environment
         return {"version": __version__, "environment": environment, "catalog_reachable": True, "engines": ["duckdb"]}
 
+    def metrics_text(self) -> str:
+        return "# nothing\n"
+
     def create_table(self, address: Address, definition: TableDefinition, *, if_not_exists: bool) -> dict[str, object]:
         self._called("CREATE_TABLE", address, definition=definition, if_not_exists=if_not_exists)
         created = address.ident not in self.tables

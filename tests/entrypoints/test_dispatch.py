@@ -221,6 +221,40 @@ def test_only_a_direct_invoke_is_believed_about_its_tenant() -> None:
     assert sent(service, v2("POST", "/database", json.dumps(query)))["statusCode"] == 403
 
 
+SIGNED = "arn:aws:iam::123456789012:user/scheduler"
+
+
+def signed_v1(body: str) -> dict[str, Any]:
+    event = v1("POST", "/database", body)
+    return {**event, "requestContext": {**event["requestContext"], "identity": {"userArn": SIGNED}}}
+
+
+def signed_v2(body: str) -> dict[str, Any]:
+    event = v2("POST", "/database", body)
+    return {**event, "requestContext": {**event["requestContext"], "authorizer": {"iam": {"userArn": SIGNED}}}}
+
+
+@pytest.mark.parametrize("make", [signed_v1, signed_v2])
+def test_a_signature_that_the_gateway_checked_is_believed_where_auth_is_iam_and_nowhere_else(make: Any) -> None:
+    settings = settings_of_claims("acme")
+    query = json.dumps({**QUERY, "tenant_id": "acme"})
+    believed = FakeService(settings.model_copy(update={"auth": "iam"}), preset=["acme__default.users"])
+    assert sent(believed, make(query))["statusCode"] == 200
+    short = {**make(json.dumps({"table": "users", "tenant_id": "acme"}))}
+    short["path" if "path" in short else "rawPath"] = "/api/v1/compact"
+    short["requestContext"].get("http", {})["path"] = "/api/v1/compact"
+    assert sent(believed, short)["statusCode"] == 200
+    stranger = json.dumps({**QUERY, "tenant_id": "globex"})
+    assert sent(believed, make(stranger))["statusCode"] == 403
+    for unsigned in (
+        v1("POST", "/database", query),
+        v2("POST", "/database", query),
+        three_keys("POST", "/database", query),
+    ):
+        assert sent(believed, unsigned)["statusCode"] == 403
+    assert sent(FakeService(settings, preset=["acme__default.users"]), make(query))["statusCode"] == 403
+
+
 def test_the_short_form_takes_its_tenant_from_the_claim_else_the_body_else_the_only_one(service: FakeService) -> None:
     short = {"table": "sales", "strategy": "small-files"}
     assert sent(service, v2("POST", "/api/v1/compact", json.dumps(short)))["statusCode"] == 200

@@ -13,7 +13,18 @@ from regelate.errors import NotFound
 from regelate.handler import MAX_ANSWER_BYTES, make_handler
 from tests.entrypoints.fakes import REPOSITORY, FakeService, LambdaContext
 
-HEAVY = ("boto3", "botocore", "duckdb", "numpy", "pandas", "pyarrow", "pyiceberg", "rich", "sqlalchemy")
+HEAVY = (
+    "boto3",
+    "botocore",
+    "duckdb",
+    "numpy",
+    "pandas",
+    "prometheus_client",
+    "pyarrow",
+    "pyiceberg",
+    "rich",
+    "sqlalchemy",
+)
 PROGRAM = """
 import json, sys
 from regelate.handler import lambda_handler

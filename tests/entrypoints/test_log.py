@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from regelate.entrypoints.dispatch import dispatch
-from regelate.entrypoints.log import MAX_STACK_CHARACTERS, MAX_TEXT_CHARACTERS, redacted, safe
+from regelate.entrypoints.log import (
+    LIBRARIES,
+    MAX_STACK_CHARACTERS,
+    MAX_TEXT_CHARACTERS,
+    adopt_libraries,
+    redacted,
+    safe,
+)
 from regelate.errors import Unavailable
 from tests.entrypoints.fakes import FakeService, LambdaContext
+
+
+@pytest.fixture
+def adopted() -> Iterator[None]:
+    """The loggers of libraries as Lambda and `regelate serve` have them, for one test."""
+    libraries = [logging.getLogger(name) for name in LIBRARIES]
+    before = [(library.handlers, library.propagate, library.level) for library in libraries]
+    adopt_libraries()
+    yield
+    for library, (handlers, propagate, level) in zip(libraries, before, strict=True):
+        library.handlers, library.propagate = handlers, propagate
+        library.setLevel(level)
+
 
 QUERY = {"operation": "QUERY", "tenant_id": "t", "namespace": "default", "table": "users"}
 Lines = Callable[[], list[dict[str, Any]]]
@@ -121,3 +142,42 @@ def test_details_are_json_whatever_they_hold() -> None:
         deep = [deep]
     held = safe({"set": {1}, "object": object, "bytes": b"x", "many": list(range(10_000)), "deep": deep, 3: "\ud800"})
     assert len(json.dumps(held).encode()) < 5_000
+
+
+def test_every_line_of_a_request_names_it_with_its_tenant_and_table(
+    service: FakeService, log_lines: Lines, adopted: None
+) -> None:
+    def noisy(spec: object) -> None:
+        logging.getLogger("regelate.adapters.iceberg.outputs").warning("left behind")
+        logging.getLogger("pyiceberg.table").warning("retrying (%d/4)", 1)
+
+    service.before_query = noisy
+    ask(service, {**QUERY, "request_id": "r-1"})
+    lines = log_lines()
+    assert [line["message"] for line in lines] == ["left behind", "retrying (1/4)", "answered"]
+    for line in lines:
+        found = [line[name] for name in ("request_id", "correlation_id", "tenant_id", "namespace", "table")]
+        assert found == ["r-1", LambdaContext().aws_request_id, "t", "default", "users"]
+
+
+def test_the_next_request_does_not_inherit_what_lines_say_of_the_last(service: FakeService, log_lines: Lines) -> None:
+    ask(service, {**QUERY, "request_id": "r-1"})
+    ask(service, {"operation": "HEALTH_CHECK"})
+    last = log_lines()[-1]
+    assert last["request_id"] == LambdaContext().aws_request_id
+    assert {"tenant_id", "table"}.isdisjoint(last)
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS)
+def test_a_secret_in_what_a_library_logs_is_blotted_out(
+    log_lines: Lines, adopted: None, text: str, secret: str
+) -> None:
+    library = logging.getLogger("pyiceberg.catalog")
+    library.warning("refused: %s", text)
+    try:
+        raise RuntimeError(text)
+    except RuntimeError:
+        library.exception("refused")
+    lines = log_lines()
+    assert "RuntimeError" in lines[1]["stack"]
+    assert secret not in json.dumps(lines)

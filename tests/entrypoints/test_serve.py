@@ -107,6 +107,20 @@ def test_five_writes_by_the_emulators_path_recommend_a_compaction_at_the_fifth(s
     assert [answer["compaction_recommended"] for answer in answers] == [False] * 4 + [True]
 
 
+def test_metrics_are_served_as_prometheus_reads_them(server: Server) -> None:
+    with httpx.Client(base_url=server.url) as client:
+        answer = client.get("/metrics")
+        assert (answer.status_code, answer.text) == (200, "# nothing\n")
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert client.head("/metrics").content == b""
+        assert client.post("/metrics", json={}).status_code == 404
+
+
+def test_metrics_name_tables_and_so_are_closed_where_callers_must_prove_their_tenant() -> None:
+    with serving(FakeService(settings_for("production"))) as server, httpx.Client(base_url=server.url) as client:
+        assert client.get("/metrics").status_code == 404
+
+
 def test_the_emulators_path_is_closed_where_callers_must_prove_their_tenant() -> None:
     settings = settings_for("production", REGELATE_CONFIG="").model_copy(update={"tenants": ("acme",)})
     direct = {"operation": "QUERY", "tenant_id": "acme", "table": "users"}

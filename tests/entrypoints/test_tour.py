@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from regelate.entrypoints.responses import check_answer
 from regelate.entrypoints.serve import INVOCATIONS_PATH, Server
@@ -65,8 +66,9 @@ USERS = [{"name": f"User-{number}", "age": 20 + number} for number in range(1, 6
 class Tour:
     """A server on a free port over an empty lake, and a client that checks every answer."""
 
-    def __init__(self, server: Server, application: Application, client: httpx.Client) -> None:
+    def __init__(self, server: Server, application: Application, client: httpx.Client, home: Path) -> None:
         self.server = server
+        self.home = home
         self.application = application
         self._client = client
 
@@ -107,7 +109,7 @@ def tour(tmp_path: Path) -> Iterator[Tour]:
     thread.start()
     try:
         with httpx.Client(base_url=server.url, timeout=120) as client:
-            yield Tour(server, application, client)
+            yield Tour(server, application, client, tmp_path)
     finally:
         server.stop()
         thread.join()
@@ -230,3 +232,41 @@ def test_sixteen_mixed_requests_at_once_are_all_answered_and_every_append_lands(
     assert rows(table) == sorted(expected, key=lambda row: row[0])
     assert {s.snapshot_id for s in table.snapshots()} >= set(landed)
     assert tour.posted(QUERY)["row_count"] == 13
+
+
+def test_the_tour_can_be_read_off_the_metrics(tour: Tour) -> None:
+    for event in (CREATE, *WRITES, COMPACT, QUERY):
+        tour.posted(event)
+    dry_run = json.loads(json.loads(COMPACT)["body"]) | {"dry_run": True}
+    tour.asked(json.dumps(dry_run))
+    text = httpx.get(f"{tour.server.url}/metrics").text
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert found["regelate_writes_total",] == 5
+    assert found["regelate_compaction_checks_total",] == found["regelate_compaction_recommended_total",] == 1
+    assert found["regelate_compactions_succeeded_total",] == 1
+    assert found["regelate_files_compacted_total",] == 5
+    assert found["regelate_files_before_after_ratio_sum",] == 5
+    assert found["regelate_small_files", "default.test_users"] == 1
+    assert found["regelate_query_time_seconds_count",] == 1
+    assert found["regelate_active_compactions",] == 0
+    assert found["regelate_last_compaction_timestamp_seconds", "default.test_users"] > 1.7e9
+
+
+def test_a_table_that_is_not_there_is_no_failed_compaction_and_a_dead_catalog_is(tour: Tour) -> None:
+    def failed() -> dict[str, float]:
+        text = httpx.get(f"{tour.server.url}/metrics").text
+        families = {family.name: family for family in text_string_to_metric_families(text)}
+        samples = families["regelate_compactions_failed"].samples
+        return {sample.labels["code"]: sample.value for sample in samples if sample.name.endswith("_total")}
+
+    compact = json.loads(COMPACT)["body"]
+    assert httpx.post(f"{tour.server.url}/database", content=compact).status_code == 404
+    assert failed() == {}
+    tour.posted(CREATE)
+    (tour.home / "catalog.db").write_bytes(b"not a database")
+    refused = httpx.post(f"{tour.server.url}/database", content=compact, timeout=60).json()
+    assert failed() == {refused["error"]["code"]: 1}

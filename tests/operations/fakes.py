@@ -9,11 +9,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from regelate.core.conflict import Ancestry, CommitWindow
 from regelate.core.deletes import DeleteIndex
+from regelate.core.measures import Compacted
 from regelate.core.plan import FileGroup
 from regelate.core.policy import GB, CompactionPolicy, PlacementPolicy
 from regelate.core.quarantine import Quarantine
@@ -601,10 +603,19 @@ class Told:
     """Implements Telemetry: keeps what it was told."""
 
     def __init__(self) -> None:
-        self.stats: list[Any] = []
+        self.occurrences: list[Any] = []
+        self.spans: list[tuple[str, dict[str, Any]]] = []
 
-    def compaction(self, stats: Any, *, table: str) -> None:
-        self.stats.append(stats)
+    @property
+    def stats(self) -> list[Any]:
+        return [told.stats for told in self.occurrences if isinstance(told, Compacted)]
+
+    def tell(self, occurrence: Any) -> None:
+        self.occurrences.append(occurrence)
+
+    def span(self, name: str, **attributes: Any) -> Any:
+        self.spans.append((name, attributes))
+        return nullcontext()
 
 
 def tools_for(table: MemoryTable, **given: Any) -> CompactionTools:

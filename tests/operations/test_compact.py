@@ -84,6 +84,7 @@ def test_groups_are_rewritten_into_one_replace_snapshot_and_the_world_is_told_on
     assert outcome.snapshot_id == table.head_id
     assert outcome.stats is not None
     assert told.stats == [outcome.stats]
+    assert [name for name, _ in told.spans] == ["plan", "execute", "commit"]
     assert (outcome.stats.files_before, outcome.stats.files_after, outcome.stats.rows) == (6, 2, 30)
 
 

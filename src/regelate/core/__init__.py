@@ -10,4 +10,5 @@ slices       one group as one part per output         rewrite     what came back
 bounds       column bounds, decoded to compare        conflict    what happened meanwhile, what still stands
 stats        what the world is told                   retention   which snapshots may go
 trigger      when a write looks for small files       predicate   a query's filter
+measures     what is counted and measured of it all
 """

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from regelate.core.schema import TableDefinition
 from regelate.entrypoints.definition import table_definition
-from regelate.entrypoints.log import Subject, log_answer, stack_of
+from regelate.entrypoints.log import Subject, log_answer, speak_of, stack_of
 from regelate.entrypoints.requests import (
     AlterTable,
     AnyRequest,
@@ -48,6 +48,7 @@ class Service(Protocol):
     @property
     def tenancy(self) -> Tenancy: ...
     def health_check(self) -> Fields: ...
+    def metrics_text(self) -> str: ...
     def create_table(self, address: Address, definition: TableDefinition, *, if_not_exists: bool) -> Fields: ...
     def alter_table(
         self, address: Address, *, set_properties: Mapping[str, str], unset_properties: Sequence[str]
@@ -88,11 +89,17 @@ Provider = Callable[[], Service]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks, by the envelope. `trusted`: an IAM principal invoked us directly, so its payload names the tenant."""
+    """Who asks, by the envelope. `trusted`: an IAM principal invoked us directly, so its payload names the tenant.
+    `signed`: the gateway has checked an IAM principal's signature; with `auth: iam` that is trusted as well.
+    """
 
     request_id: str
     claim_tenant: str | None = None
     trusted: bool = False
+    signed: bool = False
+
+    def is_trusted(self, settings: Settings) -> bool:
+        return self.trusted or (self.signed and settings.auth == "iam")
 
 
 Parser = Callable[[Payload, Service, Caller], AnyRequest]
@@ -135,11 +142,13 @@ def answer(provider: Provider, load: Callable[[Settings], Payload], parse: Parse
 
     `load` gives the request as one JSON object, `parse` makes the model of it; both may raise a RegelateError.
     """
-    started, subject, stack = time.monotonic(), Subject(request_id=caller.request_id), None
+    started, subject, stack = time.monotonic(), Subject.of({}, caller.request_id), None
+    speak_of(subject)
     try:
         service = provider()
         payload = load(service.settings)
         subject = Subject.of(payload, caller.request_id)
+        speak_of(subject)
         request = parse(payload, service, caller)
         answered = _answered(200, succeeded(execute(service, request, caller), subject.request_id))
     except RegelateError as fault:
@@ -157,7 +166,7 @@ def answer(provider: Provider, load: Callable[[Settings], Payload], parse: Parse
 def refusal(fault: RegelateError, caller: Caller) -> Answered:
     """Return the answer to what never became a request."""
     answered = _answered(fault.status, failed(fault, caller.request_id))
-    log_answer(Subject(request_id=caller.request_id), answered.status, answered.made, 0.0)
+    log_answer(Subject.of({}, caller.request_id), answered.status, answered.made, 0.0)
     return answered
 
 
@@ -181,7 +190,7 @@ def _address(service: Service, request: NamespaceRequest, caller: Caller, *, cre
         request.catalog,
         request.namespace,
         table,
-        trusted=caller.trusted,
+        trusted=caller.is_trusted(service.settings),
         creating=creating,
     )
 

@@ -58,7 +58,14 @@ def caller_of(event: Event, context: object, envelope: Envelope) -> Caller:
     claims = _at(event, "requestContext", "authorizer", *steps)
     found = [claims.get(name) for name in _TENANT_CLAIMS] if isinstance(claims, Mapping) else []
     claim = next((text for text in found if isinstance(text, str) and text), None)
-    return Caller(request_id=request_id, claim_tenant=claim)
+    return Caller(request_id=request_id, claim_tenant=claim, signed=_signed(event, envelope))
+
+
+def _signed(event: Event, envelope: Envelope) -> bool:
+    """Say whether the gateway names an IAM principal: it does so only after it has checked the signature."""
+    steps = ("authorizer", "iam", "userArn") if envelope is Envelope.V2 else ("identity", "userArn")
+    arn = _at(event, "requestContext", *steps)
+    return isinstance(arn, str) and arn.startswith("arn:")
 
 
 def raw_body(event: Event, max_bytes: int) -> str | bytes | None:

@@ -114,7 +114,12 @@ def _short_form(payload: Mapping[str, object], service: Service, caller: Caller)
     def tenant_of(short: ShortCompact) -> str:
         namespace, table = split_table(short.table)
         address = service.tenancy.resolve(
-            caller.claim_tenant, short.tenant_id, short.catalog, namespace, table, trusted=caller.trusted
+            caller.claim_tenant,
+            short.tenant_id,
+            short.catalog,
+            namespace,
+            table,
+            trusted=caller.is_trusted(service.settings),
         )
         return address.tenant_id
 

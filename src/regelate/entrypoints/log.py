@@ -1,4 +1,5 @@
-"""One JSON log line per answered request, and the wall that keeps secrets out of it and out of answers (row 67).
+"""JSON log lines, each with the request that it belongs to, and the wall that keeps secrets out of them and out of
+answers (row 67). One line per answered request; whatever is logged meanwhile names the same request, tenant and table.
 
 Line breaks in what a caller sent are escaped by JSON; secrets are blotted out here, and long texts are cut.
 """
@@ -6,6 +7,7 @@ Line breaks in what a caller sent are escaped by JSON; secrets are blotted out h
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
 import traceback
@@ -23,6 +25,7 @@ MAX_STACK_CHARACTERS = 8_000
 _MOST_ITEMS = 100
 _LOGGED = ("operation", "tenant_id", "catalog", "namespace", "table")
 _LOGGED_CHARACTERS = 200
+LIBRARIES = ("pyiceberg", "opentelemetry", "botocore")
 _BLOT = "[redacted]"
 _SECRET_NAME = (
     r"(?:password|passwd|pwd|secret|token|credentials?|signature|authorization"
@@ -43,6 +46,28 @@ logger = Logger(service="regelate", stream=sys.stderr, json_serializer=partial(j
 """Standard error, so that a command's own output on standard output stays clean; Lambda collects both. ASCII, so that
 no character of a caller's can end a line anywhere.
 """
+
+
+class _Wall(logging.Filter):
+    """Blots secrets out of lines that are not ours: what a library logs, it has not redacted."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.msg, str):
+            record.msg, record.args = redacted(record.getMessage()), None
+        if record.exc_info and record.exc_info[1] is not None:
+            record.stack, record.exc_info, record.exc_text = stack_of(record.exc_info[1]), None, None
+        return True
+
+
+logger.registered_handler.addFilter(_Wall())
+
+
+def adopt_libraries() -> None:
+    """Let the warnings of libraries be lines of ours: in JSON, redacted, with the request they belong to."""
+    for name in LIBRARIES:
+        library = logging.getLogger(name)
+        library.handlers, library.propagate = [logger.registered_handler], False
+        library.setLevel(logging.WARNING)
 
 
 def redacted(text: str, limit: int = MAX_TEXT_CHARACTERS) -> str:
@@ -81,23 +106,40 @@ class Subject:
     """What a log line says about a request; from the raw payload, so that a refused one is told apart too."""
 
     request_id: str
+    correlation_id: str
     about: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, payload: Mapping[str, object], request_id: str) -> Subject:
-        """Name the request by its own `request_id` where that is a sound one, else by the envelope's."""
+    def of(cls, payload: Mapping[str, object], envelope_id: str) -> Subject:
+        """Name the request by its own `request_id` where that is a sound one, else by the envelope's. The envelope's is
+        its `correlation_id`: what API Gateway, Lambda or the queue calls it.
+        """
         about = {name: value for name in _LOGGED if isinstance(value := payload.get(name), str)}
         asked = payload.get("request_id")
         own = isinstance(asked, str) and IDENTIFIER.fullmatch(asked) is not None
-        return cls(request_id=str(asked) if own else request_id, about=about)
+        return cls(request_id=str(asked) if own else envelope_id, correlation_id=envelope_id, about=about)
+
+    def fields(self) -> dict[str, str]:
+        shown = {name: redacted(text, _LOGGED_CHARACTERS) for name, text in self.about.items()}
+        return {**shown, "request_id": self.request_id, "correlation_id": self.correlation_id}
+
+
+def forget_subject() -> None:
+    """Let the lines that follow in this thread belong to no request."""
+    logger.thread_safe_clear_keys()
+
+
+def speak_of(subject: Subject) -> None:
+    """Let every line that follows in this thread name this request, until another is spoken of."""
+    forget_subject()
+    logger.thread_safe_append_keys(**subject.fields())
 
 
 def log_answer(
     subject: Subject, status: int, made: Mapping[str, Any], seconds: float, stack: str | None = None
 ) -> None:
     """Log the one line of an answered request; a fault of ours (500 and above) as an error, with its stack if given."""
-    fields: dict[str, Any] = {name: redacted(text, _LOGGED_CHARACTERS) for name, text in subject.about.items()}
-    fields |= {"request_id": subject.request_id, "status": status, "milliseconds": round(seconds * 1000, 1)}
+    fields: dict[str, Any] = {**subject.fields(), "status": status, "milliseconds": round(seconds * 1000, 1)}
     if "error" in made:
         fields |= {"code": made["error"]["code"], "error": made["error"]["message"]}
     if stack is not None:

@@ -1,7 +1,8 @@
 """`regelate serve`: the same dispatch behind a plain HTTP server of the standard library, one thread per connection.
 
-Every route of http.py, and the Lambda emulator's own path, which takes an event and answers as Lambda would. That path
-hands anybody the trust of a direct invoke, so it exists only where `auth` is none.
+Every route of http.py, and two of its own. The Lambda emulator's path takes an event and answers as Lambda would, and
+so hands anybody the trust of a direct invoke; `/metrics` names every tenant's tables. Both exist only where `auth` is
+none.
 """
 
 from __future__ import annotations
@@ -24,17 +25,19 @@ from urllib.parse import urlsplit
 from regelate.entrypoints.actions import Service, new_request_id
 from regelate.entrypoints.body import parse_body
 from regelate.entrypoints.dispatch import dispatch
-from regelate.entrypoints.log import logger, redacted, stack_of
+from regelate.entrypoints.log import adopt_libraries, forget_subject, logger, redacted, stack_of
 from regelate.entrypoints.reading import drain, read_body
 from regelate.entrypoints.responses import failed
 from regelate.errors import InvalidRequest, NotAllowed, RegelateError
 
+METRICS_PATH = "/metrics"
 INVOCATIONS_PATH = "/2015-03-31/functions/function/invocations"
 IDLE_SECONDS = 60.0
 """How long a connection may say nothing, between requests or within one."""
 _SHOWN_CHARACTERS = 200
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _JSON = {"Content-Type": "application/json"}
+_METRICS = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,8 @@ class Server(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, service: Service) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.service = service
+        if service.settings.auth == "none":
+            service.metrics_text()  # from now on they are kept
         self.stopping = False
         self._idle: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -122,6 +127,7 @@ class _Connection(BaseHTTPRequestHandler):
 
     def _request(self) -> None:
         self.server.works(self.connection)
+        forget_subject()
         started, path = time.monotonic(), urlsplit(self.path).path
         limit = self.server.service.settings.limits.max_request_bytes
         try:
@@ -160,8 +166,11 @@ class _Connection(BaseHTTPRequestHandler):
 
     def _reply(self, path: str, body: bytes) -> _Reply:
         service = self.server.service
-        if path == INVOCATIONS_PATH and self.command == "POST" and service.settings.auth == "none":
-            return _invoked(service, body)
+        if service.settings.auth == "none":
+            if path == INVOCATIONS_PATH and self.command == "POST":
+                return _invoked(service, body)
+            if path == METRICS_PATH and self.command in ("GET", "HEAD"):
+                return _Reply(status=200, headers=_METRICS, data=service.metrics_text().encode())
         event = _event(self, path, body)
         answered = dispatch(event, _Context(aws_request_id=new_request_id()), lambda: service)
         return _Reply(status=answered["statusCode"], headers=answered["headers"], data=answered["body"].encode())
@@ -249,6 +258,7 @@ def serve(host: str, port: int, service: Service, *, on_ready: Callable[[str], N
     port is taken. `on_ready` gets the URL; a second signal ends the process at once.
     """
     server = Server(host, port, service)
+    adopt_libraries()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     stopper = threading.Thread(target=server.stop)
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from regelate.core.conflict import DroppedGroup, Verdict, judge
 from regelate.core.deletes import dangling_after
+from regelate.core.measures import Compacted
 from regelate.core.plan import CompactionPlan, FileGroup, PlanReason
 from regelate.core.policy import CompactionPolicy, PlacementPolicy, RetentionPolicy, Verify
 from regelate.core.rewrite import RewriteResult, verify_content, verify_rewrite
@@ -107,7 +108,7 @@ def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progre
         return CompactOutcome(
             status=Status.ALREADY_DONE, reason="RUN_ALREADY_COMMITTED", compacted=True, snapshot_id=earlier.snapshot_id
         )
-    with watch.phase("plan"):
+    with tools.telemetry.span("plan"), watch.phase("plan"):
         snapshot, plan = plan_table(
             tools.reader,
             tools.engine,
@@ -122,10 +123,15 @@ def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progre
         return CompactOutcome(status=Status.NOTHING_TO_DO, reason=plan.reason.value, compacted=False, plan=plan)
     check_placement(plan, tools.placement, command.max_cost_dollars)
     run = _Run(snapshot=snapshot, plan=plan, watch=watch)
-    results = _rewritten(tools, command, run, progress)
-    with watch.phase("commit"):
+    with tools.telemetry.span("execute", groups=len(plan.groups), files=_inputs(plan)):
+        results = _rewritten(tools, command, run, progress)
+    with tools.telemetry.span("commit", groups=len(results)), watch.phase("commit"):
         done = _committed(tools, command, run, results)
     return _outcome(tools, command, run, done, results)
+
+
+def _inputs(plan: CompactionPlan) -> int:
+    return sum(len(group.tasks) for group in plan.groups)
 
 
 def _rewritten(
@@ -247,7 +253,7 @@ def _outcome(
         deletable_ms=expired.deletable_ms,
         seconds=PhaseSeconds(**run.watch.seconds),
     )
-    tools.telemetry.compaction(stats, table=run.snapshot.ident)
+    tools.telemetry.tell(Compacted.of(run.snapshot.ident, stats, landed, at_ms=tools.clock.now_ms()))
     partial = run.dropped or run.failed or run.plan.deferred
     reason = _reason(run) if partial else run.plan.reason.value
     return CompactOutcome(
@@ -288,7 +294,7 @@ def _expired(tools: CompactionTools, command: CompactCommand, run: _Run) -> Expi
     """Expire after the commit; whatever goes wrong here never makes a landed compaction look failed."""
     if command.retention is None:
         return Expired()
-    with run.watch.phase("expire"):
+    with tools.telemetry.span("expire"), run.watch.phase("expire"):
         try:
             return expire_after_commit(tools.committer, tools.reclaimer, tools.clock, command.retention)
         except NotAllowed as error:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _CLAIMS: Mapping[str, Any] = {
-    "auth": "claims",
+    "auth": "${REGELATE_AUTH:-claims}",
     "default_catalog": "glue",
     "catalogs": {
         "glue": {

@@ -115,6 +115,6 @@ def _catalog_clashes(found: Configuration) -> Iterator[Fault]:
     for name, catalog in found.catalogs.items():
         for key, rule in catalog.problems():
             yield f"catalogs.{name}.{key}", rule
-        if found.auth == "claims" and not catalog.multi_tenant and not single:
+        if found.auth != "none" and not catalog.multi_tenant and not single:
             rule = "{namespace} shows every table to every tenant: name exactly one in tenants"
             yield f"catalogs.{name}.namespace_template", f"{rule}, or use {{tenant_id}}__{{namespace}}"

@@ -150,7 +150,7 @@ class Configuration(Section):
     catalogs: Mapping[Name, CatalogSettings] = Field(default_factory=dict)
     default_catalog: str | None = None
     tenants: Literal["*"] | tuple[str, ...] = ()
-    auth: Literal["none", "claims"] = "claims"
+    auth: Literal["none", "claims", "iam"] = "claims"
     limits: LimitSettings = LimitSettings()
     placement: PlacementSettings = PlacementSettings()
     retention: RetentionSettings = RetentionSettings()
@@ -218,12 +218,16 @@ class Settings(Configuration):
         }
 
     def placement_policy(self, environ: Mapping[str, str]) -> PlacementPolicy:
-        """Return how much this process may take on; what the file leaves null is read from the machine now."""
+        """Return how much this process may take on; what the file leaves null is read from the machine now.
+
+        REGELATE_MAX_IN_PROCESS_SECONDS lowers the seconds, for a function that ends sooner than the file assumes.
+        """
         placement = self.placement
-        memory = placement.memory_mb
+        memory, seconds = placement.memory_mb, placement.max_in_process_seconds
+        given = environ.get("REGELATE_MAX_IN_PROCESS_SECONDS", "")
         return PlacementPolicy(
             memory_bytes=int(available_memory_bytes(environ) * _SHARE_OF_MEMORY) if memory is None else memory * MB,
             threads=placement.threads or available_processors(),
             max_in_process_bytes=int(placement.max_in_process_gb * GB),
-            max_in_process_seconds=placement.max_in_process_seconds,
+            max_in_process_seconds=min(seconds, float(given)) if given.isdecimal() and int(given) > 0 else seconds,
         )

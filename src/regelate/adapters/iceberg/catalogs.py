@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -29,6 +31,14 @@ class Catalogs:
                         folder.mkdir(parents=True, exist_ok=True)
                     self._open[name] = load_catalog(name, **_absolute(properties))
             return self._open[name]
+
+
+def preload_catalog(kind: str) -> None:
+    """Import what catalogs of this type need, without opening one. A library that is not installed is left for `open`
+    to say."""
+    with suppress(ImportError):
+        import_module(f"pyiceberg.catalog.{kind}")
+        import_module("pyiceberg.io.pyarrow")
 
 
 def open_table(catalog: Catalog, ident: str) -> Table:

@@ -1,0 +1,228 @@
+"""template.yaml says what the code does. What a linter finds, `make validate` leaves to the linter."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pyiceberg
+import pytest
+
+from regelate.adapters.telemetry.emf import NAMESPACE, SERVICE
+from regelate.core.measures import METRICS
+from regelate.entrypoints.http import DOCS_PATH, ROUTES
+from regelate.entrypoints.requests import parse_request
+from regelate.settings import load_settings
+from tests.deploy.cloudformation import ROOT, conditions_in, names_in, template, walk
+
+TEMPLATE = template()
+PARAMETERS: dict[str, Any] = TEMPLATE["Parameters"]
+RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
+ENVIRON = {"REGELATE_CONFIG": str(ROOT / "config.json"), "REGELATE_WAREHOUSE": "s3://bucket/warehouse"}
+USED = {
+    "glue:CreateDatabase": "create_database",
+    "glue:CreateTable": "create_table",
+    "glue:DeleteTable": "delete_table",
+    "glue:GetDatabase": "get_database",
+    "glue:GetDatabases": "get_databases",
+    "glue:GetTable": "get_table",
+    "glue:GetTables": "get_tables",
+    "glue:UpdateTable": "update_table",
+}
+"""Glue's actions, and the calls of PyIceberg that need them."""
+OTHERS = {
+    "s3:AbortMultipartUpload": "an upload that broke off leaves parts that cost money",
+    "s3:DeleteObject": "outputs of a lost commit, expired files",
+    "s3:GetObject": "reading",
+    "s3:ListBucket": "listing, and 404 instead of 403 for what is missing",
+    "s3:PutObject": "writing, in parts too",
+    "kms:Decrypt": "reading a bucket that is encrypted with a key of one's own",
+    "kms:GenerateDataKey": "writing to it",
+    "lambda:InvokeFunction": "the schedules",
+    "logs:CreateLogStream": "the log",
+    "logs:PutLogEvents": "the log",
+    "sqs:SendMessage": "events that no try served",
+}
+NEVER_HERE = {"glue:DeleteDatabase", "glue:UpdateDatabase"}
+"""Calls of PyIceberg that nothing of ours makes."""
+
+
+def of_type(kind: str) -> dict[str, Any]:
+    return {name: resource["Properties"] for name, resource in RESOURCES.items() if resource["Type"] == kind}
+
+
+def statements() -> list[dict[str, Any]]:
+    """Every statement that allows one of our roles something; who may take a role is told apart by its `Principal`."""
+    found = [value for value in walk(RESOURCES) if isinstance(value, dict) and "Effect" in value]
+    return [statement for statement in found if "Principal" not in statement]
+
+
+def listed(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def test_every_route_of_the_api_is_one_that_the_handler_serves_and_none_is_missing() -> None:
+    routes = {tuple(route["RouteKey"].split(" ")) for route in of_type("AWS::ApiGatewayV2::Route").values()}
+    assert routes == {(method, path) for method, path in ROUTES if path != DOCS_PATH}
+
+
+def test_every_route_asks_who_calls() -> None:
+    for route in of_type("AWS::ApiGatewayV2::Route").values():
+        assert route["AuthorizationType"] == {"Fn::If": ["WithJwt", "JWT", "AWS_IAM"]}
+
+
+def test_the_functions_ask_for_the_proof_that_the_gateway_gives() -> None:
+    variable = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["REGELATE_AUTH"]
+    assert variable == {"Fn::If": ["WithJwt", "claims", "iam"]}
+    for environment in PARAMETERS["Environment"]["AllowedValues"]:
+        for auth in variable["Fn::If"][1:]:
+            settings = load_settings({**ENVIRON, "REGELATE_ENVIRONMENT": environment, "REGELATE_AUTH": auth})
+            assert settings.auth == auth
+
+
+def test_every_name_that_is_referred_to_exists() -> None:
+    known = {*PARAMETERS, *RESOURCES}
+    assert {name for name in names_in(TEMPLATE) if name not in known and not name.startswith("AWS::")} == set()
+    assert set(conditions_in(RESOURCES)) == set(TEMPLATE["Conditions"])
+
+
+def test_every_parameter_is_used_and_explained_and_has_its_place_in_the_form() -> None:
+    rest = {part: value for part, value in TEMPLATE.items() if part not in ("Parameters", "Metadata")}
+    assert set(PARAMETERS) - set(names_in(rest)) == set()
+    groups = TEMPLATE["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
+    assert sorted(name for group in groups for name in group["Parameters"]) == sorted(PARAMETERS)
+    assert [name for name, parameter in PARAMETERS.items() if not parameter.get("Description")] == []
+
+
+def test_what_a_condition_makes_is_referred_to_only_under_that_condition() -> None:
+    for name, resource in RESOURCES.items():
+        if "Condition" in resource:
+            for other, referring in RESOURCES.items():
+                if other != name and name in set(names_in(referring)):
+                    assert resource["Condition"] in {referring.get("Condition"), *conditions_in(referring)}, other
+
+
+def test_both_functions_end_before_who_waits_for_them_gives_up_and_take_on_no_more_than_they_can_end() -> None:
+    api, worker = RESOURCES["ApiFunction"]["Properties"], RESOURCES["WorkerFunction"]["Properties"]
+    assert (api["Timeout"], worker["Timeout"]) == (29, 900)
+    settings = load_settings({**ENVIRON, "REGELATE_ENVIRONMENT": "production"})
+    assert settings.placement_policy(api["Environment"]["Variables"]).max_in_process_seconds <= 20
+    assert settings.limits.query_seconds < api["Timeout"]
+    assert settings.placement_policy({}).max_in_process_seconds < worker["Timeout"]
+
+
+def test_the_worker_has_two_processors_and_all_of_the_disk_and_says_why() -> None:
+    memory, disk = PARAMETERS["WorkerMemorySize"], PARAMETERS["WorkerEphemeralStorage"]
+    assert (memory["Default"], disk["Default"]) == (3538, 10240)
+    assert "1,769" in memory["Description"]
+    assert "max_in_process_gb" in disk["Description"]
+    gigabytes = load_settings({**ENVIRON, "REGELATE_ENVIRONMENT": "production"}).placement.max_in_process_gb
+    assert gigabytes * 1024 <= disk["Default"]
+    assert "ReservedConcurrentExecutions" in RESOURCES["WorkerFunction"]["Properties"]
+
+
+def test_no_statement_allows_more_than_it_names() -> None:
+    for statement in statements():
+        assert statement["Effect"] == "Allow"
+        assert [action for action in listed(statement["Action"]) if "*" in action] == []
+        assert statement["Resource"] not in ("*", ["*"])
+        if any(action.startswith("s3:") for action in listed(statement["Action"])):
+            assert {"WarehouseBucket"} < set(names_in(statement))
+            assert "WarehousePrefix" in set(names_in(statement))
+
+
+def test_every_action_that_is_allowed_is_used() -> None:
+    allowed = {action for statement in statements() for action in listed(statement["Action"])}
+    assert allowed == {*USED, *OTHERS}
+    source = (Path(pyiceberg.__file__).parent / "catalog" / "glue.py").read_text()
+    called = set(re.findall(r"self\.glue\.(\w+)\(", source))
+    assert set(USED.values()) | {re.sub("(?<!^)(?=[A-Z])", "_", a.split(":")[1]).lower() for a in NEVER_HERE} == called
+
+
+def test_only_the_api_may_make_and_drop_tables() -> None:
+    def actions(role: str) -> set[str]:
+        return {a for s in walk(RESOURCES[role]) if isinstance(s, dict) and "Action" in s for a in listed(s["Action"])}
+
+    assert {"glue:CreateTable", "glue:DeleteTable"} <= actions("ApiRole")
+    assert not {action for action in actions("WorkerRole") if action.startswith("glue:")}
+
+
+def test_every_variable_that_is_set_is_read() -> None:
+    sources = "\n".join(path.read_text() for path in [*(ROOT / "src").rglob("*.py"), ROOT / "config.json"])
+    variables = set(TEMPLATE["Globals"]["Function"]["Environment"]["Variables"])
+    for function in of_type("AWS::Serverless::Function").values():
+        variables |= set(function.get("Environment", {}).get("Variables", {}))
+    assert {name for name in variables if not re.search(rf"\b{name}\b", sources)} == set()
+
+
+def inputs() -> list[str]:
+    """The payload of every schedule, as the scheduler sends it, with parameters filled in."""
+    found = []
+    for schedule in of_type("AWS::Scheduler::Schedule").values():
+        for value in walk(schedule["Target"]["Input"]):
+            if isinstance(value, dict) and "Fn::Sub" in value:
+                text = re.sub(r"\$\{\w+\}", "sales", value["Fn::Sub"])
+                found.append(re.sub(r"<aws\.scheduler\.[a-z-]+>", "0c5e1f2a-1b7e-4f7a-9d40-b1a9f5e2c3d4", text))
+    return found
+
+
+@pytest.mark.parametrize("payload", inputs())
+def test_what_a_schedule_sends_is_a_request_that_lands_once(payload: str) -> None:
+    request = parse_request(json.loads(payload))
+    assert request.operation == "COMPACT"
+    assert request.idempotency_key is not None  # type: ignore[union-attr]  # a Compact
+
+
+def test_every_schedule_is_one_that_eventbridge_takes() -> None:
+    rate = r"rate\((1 (minute|hour|day)|([2-9]|[1-9]\d+) (minutes|hours|days))\)"
+    field = r"[\d*?/,A-Z#L-]+"
+    expressions = [p["Default"] for name, p in PARAMETERS.items() if name.endswith("Schedule")]
+    assert expressions
+    for expression in expressions:
+        assert re.fullmatch(rf"{rate}|cron\(({field} ){{5}}{field}\)", expression), expression
+
+
+def test_what_cannot_be_served_is_kept_and_alarmed_on() -> None:
+    worker = RESOURCES["WorkerFunction"]["Properties"]["EventInvokeConfig"]
+    assert worker["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": ["UnservedEvents", "Arn"]}
+    watched = {name for alarm in of_type("AWS::CloudWatch::Alarm").values() for name in names_in(alarm["Dimensions"])}
+    assert {"UnservedEvents", "ApiFunction", "WorkerFunction"} <= watched
+
+
+def test_alarms_on_metrics_of_ours_name_metrics_and_dimensions_that_exist() -> None:
+    ours = [alarm for alarm in of_type("AWS::CloudWatch::Alarm").values() if alarm["Namespace"] == NAMESPACE]
+    assert ours
+    for alarm in ours:
+        assert alarm["MetricName"] in {metric.name for metric in METRICS}
+        dimensions = {dimension["Name"]: dimension["Value"] for dimension in alarm["Dimensions"]}
+        assert dimensions == {"service": SERVICE, "environment": {"Ref": "Environment"}}
+
+
+def test_every_alarm_has_its_page_in_the_runbook() -> None:
+    headings = re.findall(r"^### (\w+)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
+    assert set(of_type("AWS::CloudWatch::Alarm")) == {name for name in headings if name.endswith("Alarm")}
+
+
+def test_what_sam_local_sets_is_declared() -> None:
+    everywhere = set(TEMPLATE["Globals"]["Function"]["Environment"]["Variables"])
+    for function, variables in json.loads((ROOT / "env.json").read_text()).items():
+        own = RESOURCES[function]["Properties"].get("Environment", {}).get("Variables", {})
+        assert set(variables) <= everywhere | set(own)
+        assert load_settings({**ENVIRON, **variables}).auth == "none"
+
+
+def test_samconfig_sets_parameters_that_exist_to_values_that_they_take() -> None:
+    config = tomllib.loads((ROOT / "samconfig.toml").read_text())
+    for environment in ("default", "production"):
+        for override in config[environment]["deploy"]["parameters"]["parameter_overrides"]:
+            name, _, value = override.partition("=")
+            assert value in PARAMETERS[name].get("AllowedValues", [value])
+            assert re.fullmatch(PARAMETERS[name].get("AllowedPattern", ".*"), value)
+
+
+def test_the_documents_explain_every_parameter() -> None:
+    told = set(re.findall(r"`([A-Z]\w+)`", (ROOT / "docs" / "deploy.md").read_text()))
+    assert set(PARAMETERS) - told == set()
