@@ -18,7 +18,7 @@ from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.core.rewrite import NewDataFile
 from regelate.operations.compact import CompactionTools
 from regelate.ports import Outcome, SnapshotChange
-from tests.iceberg_tables import live_data_files, local_path, stored_files
+from tests.iceberg_tables import NoLedger, live_data_files, local_path, stored_files
 from tests.lake import Lake
 
 
@@ -69,7 +69,7 @@ def remove_files(
     other = fresh(table)
     live = {f.file_path for f in live_data_files(other)}
     assert live >= set(data)
-    committer = IcebergCommitter(other.catalog, other, ManifestReader())
+    committer = IcebergCommitter(other.catalog, other, ManifestReader(), NoLedger())
     change = SnapshotChange(
         operation="overwrite",
         snapshot_id=committer.new_snapshot_id(),

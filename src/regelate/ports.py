@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import BinaryIO, Protocol
 
 from regelate.core.conflict import CommitWindow
+from regelate.core.ledger import LedgerEntry, TableFacts
 from regelate.core.measures import Occurrence
 from regelate.core.plan import FileGroup
 from regelate.core.policy import CompactionPolicy, SortField
@@ -239,10 +240,46 @@ class GroupViews(Protocol):
     def write(self, tasks: Sequence[FileScanTask], *, with_deletes: bool = True) -> GroupView: ...
 
 
-class OutputFiles(Protocol):
-    """Outputs of a rewrite: named before they exist, described from their footers, discarded by path."""
+class Ledger(Protocol):
+    """What one run is about to create, written down beside the table before it exists (law 9).
 
-    def reserve(self, partition: Partition) -> OutputTarget: ...
+    `record` returns once the names are stored. `keep_alive` precedes whatever relies on files of the run: it renews
+    what grows old and raises Unavailable RUN_TOO_OLD where a sweep may have taken the run for dead. `close` removes the
+    entries of a run that knows what became of its files, unless it had to `owe` the clean-up of some.
+    """
+
+    def record(self, paths: Iterable[str]) -> None: ...
+    def keep_alive(self) -> None: ...
+    def owe(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Ledgers(Protocol):
+    """The ledger entries of every run of one table, and what has become of the files that they name.
+
+    `facts` looks at the table anew; `referenced` speaks of the table as `facts` last saw it. `delete` returns the paths
+    that are gone.
+    """
+
+    def entries(self) -> tuple[LedgerEntry, ...]: ...
+    def facts(self) -> TableFacts: ...
+    def existing(self, paths: Collection[str]) -> Mapping[str, int]: ...
+    def referenced(self, paths: Collection[str]) -> frozenset[str]: ...
+    def delete(self, paths: Collection[str]) -> frozenset[str]: ...
+    def drop(self, entry: LedgerEntry) -> None: ...
+
+
+class Fleet(Protocol):
+    """The tables of one catalog, by namespace. An ident is `namespace.table`."""
+
+    def namespaces(self) -> tuple[str, ...]: ...
+    def list_tables(self, namespace: str) -> tuple[str, ...]: ...
+
+
+class OutputFiles(Protocol):
+    """Outputs of a rewrite: in the ledger before they exist, described from their footers, discarded by path."""
+
+    def reserve(self, partitions: Sequence[Partition]) -> tuple[OutputTarget, ...]: ...
     def publish(self, target: OutputTarget, *, sort_order_id: int | None) -> NewDataFile: ...
     def open(self, location: str) -> BinaryIO: ...
     def discard(self, locations: Sequence[str]) -> None: ...

@@ -12,6 +12,9 @@ from regelate.settings import CatalogSettings, Settings
 
 DEFAULT_TENANT = "default"
 """The name in the answer and the logs where nobody asked for one: development, and a catalog without tenants."""
+DEFAULT_NAMESPACE = "default"
+_SEAM = "__"
+"""Between tenant and namespace in a multi-tenant catalog."""
 _REFUSAL = "the caller may not act for this tenant, or the tenant is unknown"
 _SAME_STORE = {"s3a": "s3", "s3n": "s3", "file": ""}
 
@@ -31,6 +34,30 @@ class Address:
     @property
     def namespace(self) -> str:
         return self.ident if self.table is None else self.ident.removesuffix(f"{names.SEPARATOR}{self.table}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The namespaces of one catalog that a tenant may act on, as the catalog knows them; `namespace` narrows to one."""
+
+    tenant_id: str
+    catalog: str
+    multi_tenant: bool
+    namespace: str | None = None
+
+    def holds(self, inside: str) -> bool:
+        """Say whether a namespace of the catalog is the tenant's.
+
+        What follows the tenant's prefix must be a name that a tenant can have made: `a___b` is `b` of the tenant `a_`.
+        """
+        if self.namespace is not None:
+            return inside == self.namespace
+        if not self.multi_tenant:
+            return True
+        tenant, seam, namespace = inside.partition(_SEAM)
+        if namespace.startswith("_"):  # the tenant's name ended in it
+            tenant, namespace = tenant + "_" * (len(namespace) - len(namespace.lstrip("_"))), namespace.lstrip("_")
+        return bool(seam) and tenant == self.tenant_id and bool(namespace) and _SEAM not in namespace
 
 
 class Tenancy:
@@ -74,6 +101,26 @@ class Tenancy:
         inside = catalog.namespace_template.format(tenant_id=tenant, namespace=namespace)
         ident = inside if table is None else names.join_ident(inside, table)
         return Address(tenant_id=tenant, catalog=name, ident=ident, table=table)
+
+    def scope(
+        self,
+        claim_tenant: str | None,
+        body_tenant: str | None,
+        catalog_name: str | None,
+        namespace: str | None,
+        *,
+        trusted: bool = False,
+    ) -> Scope:
+        """Return the namespaces that a request over many tables means, or refuse it as `resolve` does."""
+        asked = DEFAULT_NAMESPACE if namespace is None else namespace
+        address = self.resolve(claim_tenant, body_tenant, catalog_name, asked, None, trusted=trusted)
+        _, catalog = self._settings.catalog(address.catalog)
+        return Scope(
+            tenant_id=address.tenant_id,
+            catalog=address.catalog,
+            multi_tenant=catalog.multi_tenant,
+            namespace=None if namespace is None else address.namespace,
+        )
 
     def check_locations(self, address: Address, properties: Mapping[str, str]) -> None:
         """Refuse table properties that name a place which is not the address's own (rows 7 and 9).

@@ -30,6 +30,7 @@ from regelate.settings import Settings, load_settings
 from regelate.tenancy import Address, Tenancy
 from regelate.wiring_maintenance import Maintenance
 from regelate.wiring_query import Querying
+from regelate.wiring_sweep import Sweeping
 
 if TYPE_CHECKING:
     from regelate.adapters.iceberg.admin import IcebergAdmin
@@ -45,7 +46,7 @@ EXPLAINED_FILES = 10_000
 """Files listed by an explained health answer; the command line streams all of them."""
 
 
-class Application(Maintenance, Querying):
+class Application(Maintenance, Querying, Sweeping):
     """Everything behind the doors, for one process. Safe for several threads; an operation owns its own sessions."""
 
     def __init__(self, settings: Settings) -> None:
@@ -82,7 +83,15 @@ class Application(Maintenance, Querying):
         from regelate.adapters.iceberg.session import TableSession
 
         with tempfile.TemporaryDirectory(prefix="regelate-", ignore_cleanup_errors=True) as folder:
-            yield TableSession(self.catalog(address.catalog), address.ident, self._manifests, Path(folder))
+            session = TableSession(
+                self.catalog(address.catalog),
+                address.ident,
+                self._manifests,
+                Path(folder),
+                longest_run_seconds=self.settings.sweep.longest_run_seconds,
+            )
+            with session.run():
+                yield session
 
     def health_check(self) -> Fields:
         from regelate.adapters.iceberg.admin import IcebergAdmin

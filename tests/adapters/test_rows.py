@@ -23,6 +23,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.types import StringType
 
+from regelate.adapters.iceberg.ledger import RunLedger
 from regelate.adapters.iceberg.native import native_data_file
 from regelate.adapters.iceberg.outputs import TableOutputs
 from regelate.adapters.iceberg.partitions import partition_of
@@ -64,9 +65,14 @@ def table_of(
 
 def writer_of(table: Table, run_id: str | None = None) -> IcebergRowWriter:
     folder = local_path(table.location()).parent
-    return IcebergRowWriter(
-        table.metadata, TableOutputs(table.metadata, table.io, run_id=run_id or uuid.uuid4().hex, folder=folder)
-    )
+    run = run_id or uuid.uuid4().hex
+    outputs = TableOutputs(table.metadata, table.io, ledger_of(table, run), run_id=run, folder=folder)
+    return IcebergRowWriter(table.metadata, outputs)
+
+
+def ledger_of(table: Table, run: str) -> RunLedger:
+    metadata_folder = local_path(table.location()).parent / "ledgers"
+    return RunLedger(table.io, metadata_folder.as_uri(), table_uuid=str(table.metadata.table_uuid), run=run)
 
 
 def append_files(table: Table, files: Sequence[NewDataFile]) -> None:
@@ -390,7 +396,7 @@ class FailingOutputs(TableOutputs):
 
     def __init__(self, table: Table, allowed: int) -> None:
         folder = local_path(table.location()).parent
-        super().__init__(table.metadata, table.io, run_id="failing", folder=folder)
+        super().__init__(table.metadata, table.io, ledger_of(table, "failing"), run_id="failing", folder=folder)
         self.allowed = allowed
 
     def publish(self, target: OutputTarget, *, sort_order_id: int | None) -> NewDataFile:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.core.plan import FileGroup
-from regelate.core.slices import BORDER_TOLERANCE, Part, group_start, split
+from regelate.core.slices import BORDER_TOLERANCE, Part, group_start, halves, split
 from regelate.core.table import FileScanTask
 from tests.core.model_table import UNPARTITIONED, data_file
 
@@ -112,3 +112,16 @@ def test_the_start_of_a_group_is_as_large_as_asked_give_or_take_a_row(group: Fil
     a_row = last.size_bytes / max(last.record_count, 1) + 1
     assert part.size_bytes <= wanted + a_row
     assert part.size_bytes >= min(wanted, group.size_bytes) - a_row
+
+
+@given(group=groups)
+def test_halves_hold_every_file_once_and_in_order(group: FileGroup) -> None:
+    smaller = halves(group, 7)
+    if len(group.tasks) == 1:
+        assert smaller == ()
+        return
+    assert [half.index for half in smaller] == [7, 8]
+    assert tuple(task for half in smaller for task in half.tasks) == group.tasks
+    assert all(1 <= half.expected_output_files <= group.expected_output_files for half in smaller)
+    largest = max(task.data_file.size_bytes for task in group.tasks)
+    assert abs(smaller[0].size_bytes - smaller[1].size_bytes) <= largest

@@ -12,7 +12,7 @@ from regelate import __version__
 from regelate.core.schema import TableDefinition
 from regelate.errors import Conflict, NotFound
 from regelate.settings import Settings, load_settings
-from regelate.tenancy import Address, Tenancy
+from regelate.tenancy import Address, Scope, Tenancy
 
 REPOSITORY = Path(__file__).parents[2]
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
@@ -149,6 +149,7 @@ class FakeService:
             "snapshot_id": table.writes or None,
             "compaction_recommended": due,
             "small_files_count": table.writes if due else None,
+            "already_done": False,
         }
 
     def query(self, address: Address, spec: Mapping[str, Any]) -> dict[str, object]:
@@ -170,8 +171,22 @@ class FakeService:
         self._table(address)
         if options.get("dry_run"):
             plan = {"groups": []}
-            return {"compacted": False, "status": "PLANNED", "reason": None, "plan": plan, "warnings": []}
-        return {"compacted": True, "status": "COMPLETED", "reason": None, "stats": STATS, "warnings": []}
+            return {
+                "compacted": False,
+                "status": "PLANNED",
+                "reason": None,
+                "snapshot_id": None,
+                "plan": plan,
+                "warnings": [],
+            }
+        return {
+            "compacted": True,
+            "status": "COMPLETED",
+            "reason": None,
+            "snapshot_id": 1,
+            "stats": STATS,
+            "warnings": [],
+        }
 
     def table_health(self, address: Address, *, explain: bool) -> dict[str, object]:
         self._called("TABLE_HEALTH", address, explain=explain)
@@ -197,6 +212,19 @@ class FakeService:
         counts = {"snapshots_expired": 0, "files_deleted": 0, "bytes_freed": 0}
         listed: dict[str, object] = {"snapshot_ids": [], "refs_removed": []}
         return {"dry_run": False, **counts, **listed, **NOTHING_QUARANTINED}
+
+    def sweep(self, scope: Scope, **arguments: Any) -> dict[str, object]:
+        self._called("SWEEP", None, scope=scope, **arguments)
+        return {
+            "dry_run": arguments["dry_run"],
+            "tables_swept": len(self.tables),
+            "files_deleted": 0,
+            "bytes_freed": 0,
+            "errors": 0,
+            "backlog": 0,
+            "backlog_tables": [],
+            "tables": [],
+        }
 
 
 def settings_for(environment: str, **more: str) -> Settings:

@@ -412,3 +412,44 @@ def test_a_compaction_never_triggers_another(table: MemoryTable) -> None:
     for i in range(200):
         compact(tools_for(table), command(run_id=f"run-{i}"))
     assert [s.operation for s in table.log].count("replace") == 1
+
+
+# --- too much for this machine (rows 54 and 55) -----------------------------------------------------------------------
+
+
+class SmallEngine(MemoryEngine):
+    """An engine that runs out of memory or disk over more than `most` files at once."""
+
+    def __init__(self, table: MemoryTable, code: str, most: int) -> None:
+        super().__init__(table)
+        self.code, self.most = code, most
+        self.calls: list[list[int]] = []
+
+    def rewrite(self, groups: Any, policy: Any, *, progress: Any = None) -> Any:
+        self.calls.append([len(group.tasks) for group in groups])
+        self._faults = {g.index: ResourceExhausted(self.code, "full") for g in groups if len(g.tasks) > self.most}
+        return super().rewrite(groups, policy, progress=progress)
+
+
+@pytest.mark.parametrize("code", ["OUT_OF_MEMORY", "LOCAL_STORAGE_FULL"])
+def test_a_group_that_is_too_much_is_rewritten_in_halves_one_after_the_other(code: str) -> None:
+    world = World()
+    engine = SmallEngine(world.table, code, most=2)
+    outcome = compact(tools_for(world.table, engine=engine), command())
+    assert outcome.status is Status.COMPLETED
+    first, *halves = engine.calls
+    assert max(first) > 2
+    assert all(len(call) == 1 for call in halves)
+    assert sum(n[0] for n in halves) == sum(n for n in first if n > 2)
+    world.audit()
+
+
+@pytest.mark.parametrize("code", ["OUT_OF_MEMORY", "LOCAL_STORAGE_FULL"])
+def test_what_is_too_much_in_halves_too_is_refused_after_one_retry(code: str) -> None:
+    world = World()
+    engine = SmallEngine(world.table, code, most=0)
+    with pytest.raises(ResourceExhausted) as caught:
+        compact(tools_for(world.table, engine=engine), command())
+    assert (caught.value.code, caught.value.status) == (code, 507)
+    assert len(engine.calls) == 1 + 2 * len(engine.calls[0])
+    world.audit()

@@ -20,7 +20,7 @@ from regelate.core.policy import CompactionPolicy
 from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
 from regelate.core.table import DeleteContent, FileScanTask, Partition
 from regelate.errors import DataUnavailable, RegelateError, Unavailable
-from regelate.ports import OutputTarget
+from regelate.ports import Ledger, OutputTarget
 from tests.simulation.rows import Row, decode, decode_keys, decode_positions, describe, encode
 from tests.simulation.store import Door
 
@@ -38,13 +38,13 @@ def _faults() -> Any:
 class SimOutputs(TableOutputs):
     """The shipped outputs, but for the bytes: names and deletions are theirs, the content is rows as JSON."""
 
-    def __init__(self, metadata: TableMetadata, io: Any, *, run_id: str, folder: Any) -> None:
-        super().__init__(metadata, io, run_id=run_id, folder=folder)
+    def __init__(self, metadata: TableMetadata, io: Any, ledger: Ledger, *, run_id: str, folder: Any) -> None:
+        super().__init__(metadata, io, ledger, run_id=run_id, folder=folder)
         self.field_ids = sorted(metadata.schema().field_ids)
         self._door: Door = io.door
 
     def put(self, partition: Partition, rows: Sequence[Row], reserved: list[str]) -> NewDataFile:
-        target = self.reserve(partition)
+        (target,) = self.reserve([partition])
         reserved.append(target.location)
         data = encode([r.within(self.field_ids) for r in rows])
         with _faults():

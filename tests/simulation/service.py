@@ -14,6 +14,7 @@ from regelate.core.policy import GB, CompactionPolicy, PlacementPolicy, Retentio
 from regelate.operations.compact import CompactCommand, CompactionTools, CompactOutcome, compact
 from regelate.operations.expire import Expired, Undone, expire_snapshots, undo_expiry
 from regelate.operations.write import CheckPolicy, WriteCommand, WriteMode, WriteResult, WriteTools, write
+from tests.iceberg_tables import NoLedger
 from tests.simulation.auditor import ModelRows
 from tests.simulation.engine import SimEngine, SimKeyRewriter, SimOutputs, SimRowWriter, by_partition
 from tests.simulation.rows import Row
@@ -53,11 +54,12 @@ class Session(TableSession):
     def __init__(self, hand: Hand) -> None:
         reader = hand.world.reader if hand.actor.rng.random() < 0.5 else ManifestReader()
         super().__init__(hand.catalog, "lake.t", reader, NO_FOLDER)
+        self.__dict__["ledger"] = NoLedger()
         self.__dict__["outputs"] = self.outputs_of(self.table.metadata, token=self.run_token)
 
     def outputs_of(self, metadata: Any, *, token: str = "") -> SimOutputs:
         run_id = token or f"{self.run_token}-{uuid.uuid4().hex[:8]}"
-        return SimOutputs(metadata, self.table.io, run_id=run_id, folder=NO_FOLDER)
+        return SimOutputs(metadata, self.table.io, self.ledger, run_id=run_id, folder=NO_FOLDER)
 
 
 PLAIN = CompactionPolicy(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from regelate.core.plan import FileGroup
@@ -101,3 +101,23 @@ def _cut(group: FileGroup, borders: list[int], at: float, tolerance: float) -> t
     if 0 < row < rows:
         return (index, row)
     return (index, 0) if row <= 0 else (index + 1, 0)
+
+
+def halves(group: FileGroup, first_index: int) -> tuple[FileGroup, ...]:
+    """Return a group as two of about half its bytes each, cut between files and in their order; none for a lone file.
+
+    They are numbered from `first_index` on. Each is expected to become its share of the group's outputs, at least one.
+    """
+    borders = list(accumulate(t.data_file.size_bytes for t in group.tasks))
+    if len(borders) < 2:
+        return ()
+    middle = min(range(1, len(borders)), key=lambda cut: abs(borders[cut - 1] - borders[-1] / 2))
+    return tuple(
+        replace(
+            group,
+            index=first_index + number,
+            tasks=tasks,
+            expected_output_files=max(1, round(group.expected_output_files * len(tasks) / len(group.tasks))),
+        )
+        for number, tasks in enumerate((group.tasks[:middle], group.tasks[middle:]))
+    )

@@ -24,6 +24,7 @@ from regelate.entrypoints.requests import (
     ListTables,
     NamespaceRequest,
     Query,
+    Sweep,
     TableHealth,
     TableRequest,
     Write,
@@ -32,7 +33,7 @@ from regelate.entrypoints.requests import (
 from regelate.entrypoints.responses import failed, succeeded
 from regelate.errors import InvalidRequest, InvariantViolated, RegelateError
 from regelate.settings import Settings
-from regelate.tenancy import Address, Tenancy
+from regelate.tenancy import Address, Scope, Tenancy
 
 Fields = Mapping[str, object]
 Payload = Mapping[str, object]
@@ -81,6 +82,9 @@ class Service(Protocol):
         dry_run: bool,
     ) -> Fields: ...
     def undo_expiry(self, address: Address, undo_id: str) -> Fields: ...
+    def sweep(
+        self, scope: Scope, *, max_tables: int | None, time_budget_seconds: float | None, dry_run: bool
+    ) -> Fields: ...
 
 
 Provider = Callable[[], Service]
@@ -270,6 +274,18 @@ def _expire_snapshots(service: Service, request: ExpireSnapshots, caller: Caller
     )
 
 
+def _sweep(service: Service, request: Sweep, caller: Caller) -> Fields:
+    scope = service.tenancy.scope(
+        caller.claim_tenant, request.tenant_id, request.catalog, request.namespace, trusted=caller.trusted
+    )
+    return service.sweep(
+        scope,
+        max_tables=request.max_tables,
+        time_budget_seconds=request.time_budget_seconds,
+        dry_run=request.dry_run,
+    )
+
+
 _ACTIONS: Mapping[type[AnyRequest], Callable[[Service, Any, Caller], Fields]] = {
     HealthCheck: _health_check,
     CreateTable: _create_table,
@@ -282,6 +298,7 @@ _ACTIONS: Mapping[type[AnyRequest], Callable[[Service, Any, Caller], Fields]] = 
     Compact: _compact,
     TableHealth: _table_health,
     ExpireSnapshots: _expire_snapshots,
+    Sweep: _sweep,
 }
 _ADDRESSING = (*TableRequest.model_fields, "operation")
 QUERY_FIELDS = tuple(name for name in Query.model_fields if name not in _ADDRESSING)

@@ -225,6 +225,18 @@ class ExpireSnapshots(TableRequest):
         return self
 
 
+class Sweep(Request):
+    """Every table of the tenant, or of one namespace. What is unset comes from config.json."""
+
+    operation: Literal["SWEEP"]
+    tenant_id: str
+    catalog: str | None = None
+    namespace: str | None = None
+    max_tables: int | None = Field(default=None, ge=1)
+    time_budget_seconds: float | None = Field(default=None, gt=0)
+    dry_run: bool = False
+
+
 AnyRequest = (
     HealthCheck
     | CreateTable
@@ -237,6 +249,7 @@ AnyRequest = (
     | Compact
     | TableHealth
     | ExpireSnapshots
+    | Sweep
 )
 OPERATIONS: Mapping[str, type[AnyRequest]] = {
     "HEALTH_CHECK": HealthCheck,
@@ -250,6 +263,7 @@ OPERATIONS: Mapping[str, type[AnyRequest]] = {
     "COMPACT": Compact,
     "TABLE_HEALTH": TableHealth,
     "EXPIRE_SNAPSHOTS": ExpireSnapshots,
+    "SWEEP": Sweep,
 }
 
 

@@ -87,12 +87,16 @@ class DropTableAnswer(Answer):
 
 
 class WriteAnswer(Answer):
-    """`small_files_count` is null between two checks; `snapshot_id` is null where nothing was committed."""
+    """`small_files_count` is null between two checks; `snapshot_id` is null where nothing was committed.
+
+    `already_done`: the same `idempotency_key` had landed before, as this snapshot; this request added no row.
+    """
 
     records_written: int
     snapshot_id: int | None
     compaction_recommended: bool
     small_files_count: int | None
+    already_done: bool
 
 
 class ResultColumn(Shape):
@@ -150,11 +154,15 @@ class CompactionStatsAnswer(Shape):
 
 
 class CompactAnswer(Answer):
-    """A dry run answers PLANNED with its `plan`. `stats` is null where nothing was rewritten."""
+    """A dry run answers PLANNED with its `plan`. `stats` is null where nothing was rewritten.
+
+    `snapshot_id` is null where nothing was committed; ALREADY_DONE names the snapshot of the first time.
+    """
 
     compacted: bool
     status: Literal["COMPLETED", "PARTIAL", "NOTHING_TO_DO", "ALREADY_DONE", "PLANNED"]
     reason: str | None
+    snapshot_id: int | None
     stats: CompactionStatsAnswer | None = None
     plan: dict[str, Any] | None = None
     warnings: list[str]
@@ -199,6 +207,51 @@ class ExpireSnapshotsAnswer(Answer):
     warnings: list[str]
 
 
+class ErrorOfTable(Shape):
+    code: str
+    message: str
+
+
+class SweptRun(Shape):
+    """What became of one ledger entry; `reason` is one of those in docs/api.md."""
+
+    run: str
+    reason: str
+    files_deleted: int
+    bytes_freed: int
+
+
+class SweptExpiry(Shape):
+    """`finished`: earlier expiries whose grace was over and whose files are deleted now; `waiting`: not yet."""
+
+    finished: int
+    waiting: int
+    files_deleted: int
+    bytes_freed: int
+
+
+class SweptTable(Shape):
+    """A table that has something to say; `error` is what stopped the sweep there, the other tables went on."""
+
+    table: str
+    runs: list[SweptRun]
+    expiry: SweptExpiry
+    error: ErrorOfTable | None
+
+
+class SweepAnswer(Answer):
+    """`backlog`: tables that the budgets left to the next sweep. On a dry run, what would be deleted."""
+
+    dry_run: bool
+    tables_swept: int
+    files_deleted: int
+    bytes_freed: int
+    errors: int
+    backlog: int
+    backlog_tables: list[str]
+    tables: list[SweptTable]
+
+
 ANSWERS: Mapping[str, type[Answer]] = {
     "HEALTH_CHECK": HealthCheckAnswer,
     "CREATE_TABLE": CreateTableAnswer,
@@ -211,6 +264,7 @@ ANSWERS: Mapping[str, type[Answer]] = {
     "COMPACT": CompactAnswer,
     "TABLE_HEALTH": TableHealthAnswer,
     "EXPIRE_SNAPSHOTS": ExpireSnapshotsAnswer,
+    "SWEEP": SweepAnswer,
 }
 
 

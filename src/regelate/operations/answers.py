@@ -10,11 +10,14 @@ from regelate.core.schema import Column
 from regelate.core.selection import Reason
 from regelate.core.stats import iso_time
 from regelate.core.table import DataFile, SnapshotRef
+from regelate.errors import RegelateError
 from regelate.operations.compact import CompactOutcome
-from regelate.operations.expire import Expired, Undone
+from regelate.operations.expire import Expired, Reclaimed, Undone
+from regelate.operations.sweep import Swept, SweptTable
 from regelate.operations.write import WriteResult
 from regelate.ports import TableDescription
 
+SHOWN_CHARACTERS = 300
 LISTED_GROUPS = 100
 """Groups and skips listed in an answer; the counts always cover all of them."""
 
@@ -43,6 +46,7 @@ def written(result: WriteResult) -> Fields:
         "snapshot_id": result.snapshot_id,
         "compaction_recommended": result.compaction_recommended,
         "small_files_count": result.small_files_count,
+        "already_done": result.already_done,
     }
 
 
@@ -51,6 +55,7 @@ def compacted(outcome: CompactOutcome, *, with_plan: bool) -> Fields:
         "compacted": outcome.compacted,
         "status": outcome.status.value,
         "reason": outcome.reason,
+        "snapshot_id": outcome.snapshot_id,
         "stats": None if outcome.stats is None else outcome.stats.as_dict(),
         "warnings": list(outcome.warnings),
     }
@@ -149,6 +154,46 @@ def undone(found: Undone) -> Fields:
         "snapshot_ids": list(found.snapshot_ids),
         "snapshots_restored": len(found.snapshot_ids),
     }
+
+
+def swept(found: Swept, *, dry_run: bool) -> Fields:
+    """List the tables that have something to say; the counts cover all of them."""
+    told = [t for t in found.tables if t.entries or t.error is not None or t.expired != Reclaimed()]
+    return {
+        "dry_run": dry_run,
+        "tables_swept": len(found.tables),
+        "files_deleted": sum(t.files_deleted for t in told),
+        "bytes_freed": sum(t.bytes_freed for t in told),
+        "errors": len(found.namespaces_failed) + sum(t.error is not None for t in told),
+        "backlog": len(found.backlog),
+        "backlog_tables": list(found.backlog[:LISTED_GROUPS]),
+        "tables": [*(_swept_table(t) for t in told), *(_swept_namespace(n, e) for n, e in found.namespaces_failed)],
+    }
+
+
+def _swept_table(table: SweptTable) -> Fields:
+    return {
+        "table": table.ident,
+        "runs": [
+            {"run": e.run, "reason": e.verdict.value, "files_deleted": e.files_deleted, "bytes_freed": e.bytes_freed}
+            for e in table.entries[:LISTED_GROUPS]
+        ],
+        "expiry": {
+            "finished": table.expired.lists,
+            "waiting": table.expired.waiting,
+            "files_deleted": table.expired.files_deleted,
+            "bytes_freed": table.expired.bytes_freed,
+        },
+        "error": None if table.error is None else _short_error(table.error),
+    }
+
+
+def _swept_namespace(namespace: str, error: RegelateError) -> Fields:
+    return {**_swept_table(SweptTable(ident=f"{namespace}.*")), "error": _short_error(error)}
+
+
+def _short_error(error: RegelateError) -> Fields:
+    return {"code": error.code, "message": error.message[:SHOWN_CHARACTERS]}
 
 
 def _group(group: FileGroup) -> Fields:

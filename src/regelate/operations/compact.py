@@ -19,6 +19,7 @@ from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, Not
 from regelate.operations.attempt import Attempted, attempt
 from regelate.operations.expire import Expired, expire_after_commit
 from regelate.operations.planning import check_placement, plan_table
+from regelate.operations.rewriting import as_error, rewrite_groups
 from regelate.operations.timing import Stopwatch
 from regelate.ports import (
     Clock,
@@ -139,8 +140,8 @@ def _rewritten(
 ) -> list[RewriteResult]:
     """Rewrite and verify; a group that fails either is left out, its outputs deleted. All failing raises the first."""
     with run.watch.phase("rewrite"):
-        results, failed = tools.engine.rewrite(run.plan.groups, command.policy, progress=progress)
-    run.failed += [(group, _as_error(error)) for group, error in failed]
+        results, failed = rewrite_groups(tools.engine, run.plan.groups, command.policy, progress)
+    run.failed += failed
     verified: list[RewriteResult] = []
     with run.watch.phase("verify"):
         for result in results:
@@ -150,7 +151,7 @@ def _rewritten(
                     verify_content(result, *tools.engine.fingerprints(result))
             except Exception as error:  # noqa: BLE001  what cannot be verified is not committed
                 tools.outputs.discard([f.path for f in result.added])
-                run.failed.append((result.group, _as_error(error)))
+                run.failed.append((result.group, as_error(error)))
             else:
                 verified.append(result)
     if not verified:
@@ -300,14 +301,8 @@ def _expired(tools: CompactionTools, command: CompactCommand, run: _Run) -> Expi
         except NotAllowed as error:
             run.warnings.append(f"snapshots were not expired: {error.message}")
         except Exception as error:  # noqa: BLE001  the compaction has landed
-            run.warnings.append(f"snapshots were not expired, or their files not all deleted: {_as_error(error)}")
+            run.warnings.append(f"snapshots were not expired, or their files not all deleted: {as_error(error)}")
     return Expired()
-
-
-def _as_error(error: Exception) -> RegelateError:
-    if isinstance(error, RegelateError):
-        return error
-    return InvariantViolated("ENGINE_FAULT", f"{type(error).__name__}: {error}")
 
 
 def _dropped_text(dropped: DroppedGroup) -> str:

@@ -65,6 +65,8 @@ class WriteResult:
     snapshot_id: int | None
     compaction_recommended: bool = False
     small_files_count: int | None = None
+    already_done: bool = False
+    """The run had landed before: by an earlier request, or by another copy of this one while it was under way."""
 
 
 def write(tools: WriteTools, command: WriteCommand) -> WriteResult:
@@ -77,7 +79,7 @@ def write(tools: WriteTools, command: WriteCommand) -> WriteResult:
     earlier = tools.committer.head().run(command.run_id)
     if earlier is not None:
         written = int(earlier.summary.get(RECORDS_WRITTEN, 0))
-        return WriteResult(records_written=written, snapshot_id=earlier.snapshot_id)
+        return WriteResult(records_written=written, snapshot_id=earlier.snapshot_id, already_done=True)
     rows = tools.rows.encode(command.rows) if isinstance(command.rows, Sequence) else tools.rows.coerce(command.rows)
     if command.mode is WriteMode.UPSERT:
         tools.rows.check_key(rows, command.key)
@@ -91,6 +93,7 @@ def write(tools: WriteTools, command: WriteCommand) -> WriteResult:
         snapshot_id=done.snapshot_id,
         compaction_recommended=recommended,
         small_files_count=small,
+        already_done=done.found_earlier,
     )
 
 

@@ -162,6 +162,16 @@ def plan_skips(plan: Answer) -> Frame:
     return Frame(columns=names, rows=tuple(rows), right=frozenset({1, 2}))
 
 
+def swept(answer: Answer) -> Frame:
+    """Return what a sweep found: one line per run that left something in a table."""
+    rows = [
+        (printable(t["table"]), run["reason"], count_text(run["files_deleted"]), size_text(run["bytes_freed"]))
+        for t in answer["tables"]
+        for run in t["runs"]
+    ]
+    return Frame(columns=("table", "run", "files deleted", "size"), rows=tuple(rows), right=frozenset({2, 3}))
+
+
 def compaction(stats: Answer) -> Frame:
     """Return what a COMPACT changed: the table before and after."""
     rows = [

@@ -143,6 +143,18 @@ class RetentionSettings(Section):
     minimum_orphan_age_hours: Annotated[float, Field(ge=0, le=876_000)] = 72
 
 
+class SweepSettings(Section):
+    """What a run may take at most before a sweep calls it dead, and what one SWEEP may take on."""
+
+    longest_run_hours: Annotated[float, Field(ge=0.25, le=168)] = 1.0
+    max_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    max_tables: Positive = 1_000
+
+    @property
+    def longest_run_seconds(self) -> float:
+        return self.longest_run_hours * 3600
+
+
 class Configuration(Section):
     """What `defaults` and an overlay of config.json make together."""
 
@@ -154,6 +166,7 @@ class Configuration(Section):
     limits: LimitSettings = LimitSettings()
     placement: PlacementSettings = PlacementSettings()
     retention: RetentionSettings = RetentionSettings()
+    sweep: SweepSettings = SweepSettings()
     engines: Annotated[tuple[Literal["duckdb"], ...], Field(min_length=1, max_length=1)] = ("duckdb",)
 
 

@@ -22,6 +22,7 @@ from regelate.ports import SnapshotChange
 from tests.adapters.scenarios.scene import BY_P, SCHEMA, batch, head_entries, ids, of, paths, refused, snapshots, then
 from tests.deletes_writer import add_equality_deletes, add_position_deletes
 from tests.iceberg_tables import (
+    NoLedger,
     add_data_files,
     append,
     live_data_files,
@@ -52,7 +53,7 @@ def test_empty_table(lake: Lake) -> None:
 
 
 def remove_missing(table: Table) -> None:
-    committer = IcebergCommitter(table.catalog, table, ManifestReader())
+    committer = IcebergCommitter(table.catalog, table, ManifestReader(), NoLedger())
     head = committer.head()
     committer.try_commit(
         head,

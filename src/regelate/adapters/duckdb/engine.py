@@ -19,6 +19,7 @@ from regelate.adapters.duckdb.faults import located, miscounted, reading_fault
 from regelate.adapters.duckdb.fingerprints import of_file, of_views
 from regelate.adapters.duckdb.inputs import check_checksums, check_remote, wrong_size
 from regelate.adapters.duckdb.row_groups import too_large
+from regelate.adapters.duckdb.session import exhausted
 from regelate.adapters.duckdb.writer import write_rows
 from regelate.core.plan import FileGroup
 from regelate.core.policy import MAX_FILES_PER_GROUP, CompactionPolicy, Strategy
@@ -113,7 +114,7 @@ class DuckDBRewriteEngine:
         if policy.strategy is Strategy.SORT:
             steps += [(work, _sorted_step(self, work, policy)) for work in works]
         else:
-            steps += [(work, _part_step(self, work, part, policy)) for work in works for part in split(work.group)]
+            steps += self._part_steps(works, policy)
         steps += [(work, _count_step(self, work)) for work in works if any(t.deletes for t in work.group.tasks)]
         try:
             self._run(steps, progress)
@@ -174,7 +175,7 @@ class DuckDBRewriteEngine:
                     fault = reading_fault(error, work.group.tasks)
                     work.spoil(located(fault, self._connection.cursor(), work.group.tasks))
                 except Exception as error:  # noqa: BLE001  the group is given back with it: nothing is swallowed
-                    work.spoil(error)
+                    work.spoil(exhausted(error) or error)
             with lock:
                 done += 1
                 if progress is not None:
@@ -186,10 +187,16 @@ class DuckDBRewriteEngine:
             for future in waiting:
                 future.result()
 
-    def reserve(self, work: _Work) -> OutputTarget:
-        target = self._outputs.reserve(work.group.partition)
-        work.reserved.append(target.location)
-        return target
+    def _part_steps(self, works: Sequence[_Work], policy: CompactionPolicy) -> list[Step]:
+        """Reserve all outputs before any step runs: one ledger entry, and names that follow the order of the parts."""
+        parts = [(work, part) for work in works for part in split(work.group)]
+        targets = self._outputs.reserve([work.group.partition for work, _ in parts])
+        for (work, _), target in zip(parts, targets, strict=True):
+            work.reserved.append(target.location)
+        return [
+            (work, _part_step(self, work, part, target, policy))
+            for (work, part), target in zip(parts, targets, strict=True)
+        ]
 
     def write_part(self, work: _Work, part: Part, target: OutputTarget, policy: CompactionPolicy) -> None:
         rows = self._copy(self._connection.cursor(), part, target.local_path, policy)
@@ -271,9 +278,10 @@ class DuckDBRewriteEngine:
         size = self._row_group_rows(group.rows, group.size_bytes)
         order_id = self._outputs.sort_order_id(policy.sort_order)
         files = min(group.expected_output_files, rows)
-        for number in range(files):
+        targets = self._outputs.reserve([group.partition] * files)
+        work.reserved += [target.location for target in targets]
+        for number, target in enumerate(targets):
             low, high = rows * number // files, rows * (number + 1) // files
-            target = self.reserve(work)
             select = f"SELECT {sql.renamed(columns)} FROM {name} WHERE rowid >= {low} AND rowid < {high}"
             self._write(cursor, select, target.local_path, columns, policy, size)
             work.added.append(self._outputs.publish(target, sort_order_id=order_id))
@@ -285,8 +293,9 @@ class DuckDBRewriteEngine:
             work.rows_deleted += count_deleted_rows(self._connection.cursor(), self._views, part)
 
 
-def _part_step(engine: DuckDBRewriteEngine, work: _Work, part: Part, policy: CompactionPolicy) -> Callable[[], None]:
-    target = engine.reserve(work)  # before any step runs, so that names follow the order of the parts
+def _part_step(
+    engine: DuckDBRewriteEngine, work: _Work, part: Part, target: OutputTarget, policy: CompactionPolicy
+) -> Callable[[], None]:
     return lambda: engine.write_part(work, part, target, policy)
 
 

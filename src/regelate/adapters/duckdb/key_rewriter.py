@@ -106,7 +106,7 @@ class DuckDBKeyRewriter:
             reasons=(),
         )
         expected = group.rows - count_deleted_rows(self._connection.cursor(), self._views, group) - matched
-        target = self._outputs.reserve(partition)
+        (target,) = self._outputs.reserve([partition])
         reserved.append(target.location)
         select = sql.select(view, [f"NOT ({_matches(view, key)})"])
         written = self._write(cursor, select, target.local_path, view.columns, group)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 from functools import lru_cache
@@ -80,7 +81,10 @@ def exhausted(error: Exception) -> ResourceExhausted | None:
                 "LOCAL_STORAGE_FULL", "the spill folder is full; use a larger disk or smaller groups"
             )
         return ResourceExhausted("OUT_OF_MEMORY", "the memory limit was reached; use smaller groups or more memory")
-    if "No space left on device" in text or (isinstance(error, OSError) and error.errno == 28):
+    if isinstance(error, MemoryError):  # PyArrow's too
+        return ResourceExhausted("OUT_OF_MEMORY", "memory ran out; use smaller groups or more memory")
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if full or "No space left on device" in text or "Disk quota exceeded" in text:
         return ResourceExhausted("LOCAL_STORAGE_FULL", "the local disk is full; use a larger disk or smaller groups")
     return None
 

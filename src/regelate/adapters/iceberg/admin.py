@@ -111,6 +111,16 @@ class IcebergAdmin:
             found = self._catalog.list_tables(tuple(namespace.split(".")))
         return tuple(sorted(identifier[-1] for identifier in found))
 
+    def namespaces(self) -> tuple[str, ...]:
+        """Return all namespaces of the catalog, nested ones too, sorted."""
+        with catalog_faults():
+            found = self._below(())
+        return tuple(sorted(".".join(parts) for parts in found))
+
+    def _below(self, parent: tuple[str, ...]) -> list[tuple[str, ...]]:
+        inside = [n for n in self._catalog.list_namespaces(parent) if n != parent]
+        return [*inside, *(below for one in inside if len(one) > len(parent) for below in self._below(one))]
+
     def drop(self, ident: str, *, purge: bool) -> None:
         """Drop a table; with `purge`, delete its files as well.
 

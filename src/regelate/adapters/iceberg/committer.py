@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,19 +25,30 @@ from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpd
 from regelate.adapters.iceberg.consistency import check_succession
 from regelate.adapters.iceberg.expiry import expiry_updates
 from regelate.adapters.iceberg.faults import catalog_faults, is_locked
+from regelate.adapters.iceberg.history import ancestry, between
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.producer import SnapshotProducer
 from regelate.adapters.iceberg.pruning import key_pruner
 from regelate.adapters.iceberg.snapshot import refs_of, snapshot_entries
+from regelate.adapters.iceberg.staging import naming, next_metadata_location
 from regelate.adapters.iceberg.tasks import Entries, check_metadata, check_readable
-from regelate.core.conflict import Ancestry, CommitWindow
+from regelate.core.conflict import CommitWindow
 from regelate.core.deletes import DeleteIndex
 from regelate.core.plan import FileGroup
 from regelate.core.table import DeleteContent, DeleteFile, FileScanTask, TableSnapshot
 from regelate.errors import InvariantViolated
-from regelate.ports import Change, ExpiryChange, Head, Outcome, SnapshotChange, TableTotals
+from regelate.ports import Change, ExpiryChange, Head, Ledger, Outcome, SnapshotChange, TableTotals
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """The metadata files of one attempt, `staged` among them, which the catalog itself writes where it is not None."""
+
+    snapshot_id: int | None
+    paths: tuple[str, ...]
+    staged: str | None
 
 
 class IcebergCommitter:
@@ -49,14 +61,15 @@ class IcebergCommitter:
     which the loop calls once it has looked and not found the snapshot; those of an unknown attempt are kept.
     """
 
-    def __init__(self, catalog: Catalog, table: Table, reader: ManifestReader) -> None:
+    def __init__(self, catalog: Catalog, table: Table, reader: ManifestReader, ledger: Ledger) -> None:
         self._catalog = catalog
+        self._ledger = ledger
         self._ident = table.name()
         self._table = table
         self._reader = reader
         self._seen_at_ms = int(time.time() * 1000)
-        self._lost: dict[int, tuple[str, ...]] = {}
-        """Snapshot id -> metadata files of an attempt that was answered with a conflict."""
+        self._lost: list[_Made] = []
+        """Of attempts that were answered with a conflict."""
         self._landed_as: TableMetadata | None = None
         self._expiry_location: str | None = None
         self._read_as = table.schema()
@@ -186,7 +199,7 @@ class IcebergCommitter:
                 i for i in metadata.schema().field_ids - self._read_as.field_ids if i <= self._last_column_id
             ),
             lost_specs=lost_specs,
-            rebased_over=_between(metadata, base_id),
+            rebased_over=between(metadata, base_id),
         )
 
     def _referenced(self, deletes: Iterable[DeleteFile]) -> dict[str, frozenset[str]]:
@@ -209,43 +222,52 @@ class IcebergCommitter:
         if head.metadata_location != self._table.metadata_location:
             raise InvariantViolated("STALE_HEAD", "an attempt was made on another head than the one judged")
         check_metadata(self._table.metadata)  # another engine may have upgraded the table since it was planned
+        staged = next_metadata_location(self._catalog, self._table)
+        others = () if staged is None else (staged,)
+        self._ledger.keep_alive()
         if isinstance(change, SnapshotChange):
-            producer = SnapshotProducer(self._table, self._reader)
+            producer = SnapshotProducer(self._table, self._reader, self._ledger, others)
             try:
                 with catalog_faults():
                     produced = producer.produce(change)
+                self._ledger.keep_alive()
             except BaseException:  # nothing was sent, so nothing names these files
                 self._delete(producer.written)
                 raise
-            return self._send(produced.updates, produced.requirements, {change.snapshot_id: produced.written})
+            made = _Made(snapshot_id=change.snapshot_id, paths=(*produced.written, *others), staged=staged)
+            return self._send(produced.updates, produced.requirements, made)
         if isinstance(change, ExpiryChange):
             self._expiry_location = self._table.metadata_location
             local = not type(self._catalog).__module__.startswith("pyiceberg.catalog.rest")
             updates, requirements = expiry_updates(self._table.metadata, change, validates_locally=local)
-            return self._send(updates, requirements, {})
+            self._ledger.record(others)
+            return self._send(updates, requirements, _Made(snapshot_id=None, paths=others, staged=staged))
         raise InvariantViolated("UNKNOWN_CHANGE", f"no rule commits a {type(change).__name__}")
 
     def _send(
         self,
         updates: tuple[TableUpdate, ...],
         requirements: tuple[TableRequirement, ...],
-        written: Mapping[int, tuple[str, ...]],
+        made: _Made,
     ) -> Outcome:
         try:
-            response = self._catalog.commit_table(self._table, requirements, updates)
+            with naming(self._catalog, updates, self._table.metadata_location, made.staged):
+                response = self._catalog.commit_table(self._table, requirements, updates)
         except CommitFailedException as error:
             log.info("attempt lost: %s", error)
-            self._lost.update(written)
+            self._lost.append(made)
             return Outcome.LOST
         except (NoSuchTableError, ForbiddenError, UnauthorizedError) as error:
+            self._ledger.owe()
             with catalog_faults():  # the files stay: a client that sends again after a lost reply proves nothing (T7)
                 raise error
         except Exception as error:  # noqa: BLE001  a timeout, a dropped connection: it may have landed
             if is_locked(error):
                 log.info("attempt lost: %s", error)
-                self._lost.update(written)
+                self._lost.append(made)
                 return Outcome.LOST
             log.warning("attempt with unknown outcome: %s: %s", type(error).__name__, error)
+            self._ledger.owe()
             return Outcome.UNKNOWN
         if not _holds(response.metadata, self._table.metadata, updates):
             log.warning("the answer to a commit does not show it: %s", response.metadata_location)
@@ -258,16 +280,22 @@ class IcebergCommitter:
         """Delete the metadata files of attempts that are known not to have landed (law 8).
 
         `landed`: the snapshot that was found in the table although its attempt was answered with a conflict (trap T7).
+        An expiry has no snapshot to be found by: what the table last seen is made of stays in any case.
         """
-        lost, self._lost = self._lost, {}
-        self._delete(path for snapshot_id, paths in lost.items() if snapshot_id != landed for path in paths)
+        lost, self._lost = self._lost, []
+        live = {self._table.metadata_location, *(e.metadata_file for e in self._table.metadata.metadata_log)}
+        paths = [path for made in lost if made.snapshot_id is None or made.snapshot_id != landed for path in made.paths]
+        self._delete(path for path in paths if path not in live)
 
     def _delete(self, paths: Iterable[str]) -> None:
         for path in paths:
             try:
                 self._table.io.delete(path)
+            except FileNotFoundError:
+                continue
             except Exception as error:  # noqa: BLE001  clean-up never makes a commit look failed
                 log.warning("cannot delete %s: %s", path, error)
+                self._ledger.owe()
 
 
 def _holds(answered: TableMetadata, base: TableMetadata, updates: Iterable[TableUpdate]) -> bool:
@@ -286,29 +314,6 @@ def superseded(base: TableMetadata, current: TableMetadata) -> list[str]:
         return []
     kept = {entry.metadata_file for entry in current.metadata_log}
     return [entry.metadata_file for entry in base.metadata_log if entry.metadata_file not in kept]
-
-
-def ancestry(metadata: TableMetadata, base_id: int) -> Ancestry:
-    by_id = {s.snapshot_id: s for s in metadata.snapshots}
-    snapshot = metadata.current_snapshot()
-    while snapshot is not None:
-        if snapshot.snapshot_id == base_id:
-            return Ancestry.ANCESTOR
-        snapshot = by_id.get(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
-    if base_id in by_id:
-        return Ancestry.ROLLED_BACK
-    only_head = len(by_id) == 1 and metadata.properties.get("gc.enabled", "true").lower() == "false"
-    return Ancestry.HEAD_ONLY if only_head else Ancestry.EXPIRED
-
-
-def _between(metadata: TableMetadata, base_id: int) -> tuple[int, ...]:
-    by_id = {s.snapshot_id: s for s in metadata.snapshots}
-    found: list[int] = []
-    snapshot = metadata.current_snapshot()
-    while snapshot is not None and snapshot.snapshot_id != base_id:
-        found.append(snapshot.snapshot_id)
-        snapshot = by_id.get(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
-    return tuple(reversed(found))
 
 
 def _missing_inputs(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -114,13 +115,33 @@ class DeleteManifestV2(_InBlocks, ManifestWriterV2):
         )
 
 
-class ManifestFiles:
-    """The metadata files that one attempt writes for one table; `written` lists all of them."""
+NAMES_AT_FIRST = 8
+"""Manifests that an attempt names at once, in one ledger entry; it names as many again whenever they are used up."""
 
-    def __init__(self, table: Table, snapshot_id: int, attempt: uuid.UUID) -> None:
+
+class ManifestFiles:
+    """The metadata files that one attempt writes for one table; `written` lists all of them.
+
+    `record` hears of every name before the file exists; together with the first ones, of the manifest list and of
+    `others`, which the commit will write.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        snapshot_id: int,
+        attempt: uuid.UUID,
+        record: Callable[[Iterable[str]], None],
+        others: Iterable[str] = (),
+    ) -> None:
         self._table = table
         self._attempt = attempt
+        self._record = record
+        self._numbers = itertools.count()
+        self._named = 0
         self.snapshot_id = snapshot_id
+        self.list_path = self._location(f"snap-{snapshot_id}-0-{attempt}.avro")
+        self._name_more(self.list_path, *others)
         self.io = table.io
         self.written: list[str] = []
         properties = table.metadata.properties
@@ -146,7 +167,10 @@ class ManifestFiles:
 
     def _writer(self, content: ManifestContent, spec_id: int) -> ManifestWriter:
         metadata = self._table.metadata
-        path = self._table.location_provider().new_metadata_location(f"{self._attempt}-m{len(self.written)}.avro")
+        number = next(self._numbers)
+        if number >= self._named:
+            self._name_more()
+        path = self._manifest(number)
         self.written.append(path)
         if content == ManifestContent.DELETES:
             kind: type[ManifestWriter] = DeleteManifestV2
@@ -160,6 +184,17 @@ class ManifestFiles:
             self.snapshot_id,
             self.compression,
         )
+
+    def _name_more(self, *others: str) -> None:
+        more = max(self._named, NAMES_AT_FIRST)
+        self._record([*others, *(self._manifest(n) for n in range(self._named, self._named + more))])
+        self._named += more
+
+    def _manifest(self, number: int) -> str:
+        return self._location(f"{self._attempt}-m{number}.avro")
+
+    def _location(self, name: str) -> str:
+        return self._table.location_provider().new_metadata_location(name)
 
 
 def schema_for(spec: PartitionSpec, metadata: TableMetadata) -> Schema:

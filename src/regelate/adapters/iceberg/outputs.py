@@ -18,12 +18,13 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import IdentityTransform
 
+from regelate.adapters.iceberg.faults import storage_faults
 from regelate.adapters.iceberg.schema import columns_of
 from regelate.core.policy import SortField
 from regelate.core.rewrite import NewDataFile
 from regelate.core.table import ColumnMetrics, Partition
 from regelate.errors import Unavailable
-from regelate.ports import OutputTarget
+from regelate.ports import Ledger, OutputTarget
 
 log = logging.getLogger(__name__)
 ZERO_BYTES = {"float": (b"\x00\x00\x00\x80", b"\x00\x00\x00\x00"), "double": (b"\x00" * 7 + b"\x80", b"\x00" * 8)}
@@ -43,9 +44,10 @@ class _PartitionPath:
 class TableOutputs:
     """Implements OutputFiles for one table and one run. A local warehouse is written in place, without a copy."""
 
-    def __init__(self, metadata: TableMetadata, io: FileIO, *, run_id: str, folder: Path) -> None:
+    def __init__(self, metadata: TableMetadata, io: FileIO, ledger: Ledger, *, run_id: str, folder: Path) -> None:
         self._metadata = metadata
         self._io = io
+        self._ledger = ledger
         self._run_id = run_id
         self._folder = folder
         self._counter = itertools.count()
@@ -53,18 +55,29 @@ class TableOutputs:
         self._plan = compute_statistics_plan(metadata.schema(), metadata.properties)
         self._leaves = [leaf for column in columns_of(metadata.schema()) for leaf in column.leaves]
 
-    def reserve(self, partition: Partition) -> OutputTarget:
-        """Name the next output of a partition; nothing is created but the folder on a local disk."""
+    def reserve(self, partitions: Sequence[Partition]) -> tuple[OutputTarget, ...]:
+        """Name the next outputs, one per partition given, and enter them in the ledger, all in one entry.
+
+        Nothing else is created but the folders on a local disk.
+        """
+        targets = tuple(self._target(partition) for partition in partitions)
+        self._ledger.record(t.location for t in targets)
+        with storage_faults():
+            for folder in {Path(t.local_path).parent for t in targets}:
+                folder.mkdir(parents=True, exist_ok=True)
+        return targets
+
+    def _target(self, partition: Partition) -> OutputTarget:
         name = f"{next(self._counter):05d}-{self._run_id}.parquet"
         key = _PartitionPath(partition.path) if partition.path else None
         location = self._locations.new_data_location(name, key)  # type: ignore[arg-type]
         local = local_path(location)
         path = local if local is not None else self._folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
         return OutputTarget(location=location, local_path=str(path), partition=partition)
 
     def publish(self, target: OutputTarget, *, sort_order_id: int | None) -> NewDataFile:
         """Bring a written output to its location, check its size there and describe it from its footer."""
+        self._ledger.keep_alive()
         size = Path(target.local_path).stat().st_size
         footer = pq.read_metadata(target.local_path)
         if local_path(target.location) is None:
@@ -102,7 +115,7 @@ class TableOutputs:
     def discard(self, locations: Sequence[str]) -> None:
         """Delete outputs of this run that no commit names (law 8).
 
-        What cannot be deleted is logged and left: a commit that landed must not look failed for it.
+        What cannot be deleted is logged and left to a sweep: a commit that landed must not look failed for it.
         """
         for location in locations:
             if self._run_id not in location:
@@ -113,6 +126,7 @@ class TableOutputs:
                 continue
             except Exception as error:  # noqa: BLE001
                 log.warning("cannot delete the unused output %s: %s", location, error)
+                self._ledger.owe()
 
     def sort_order_id(self, fields: Sequence[SortField]) -> int | None:
         """Find the table's sort order that equals these fields; None when the table has no such order."""

@@ -43,7 +43,7 @@ from regelate.adapters.iceberg.native import native_data_file
 from regelate.adapters.iceberg.summary import snapshot_summary
 from regelate.core.table import MAIN_BRANCH
 from regelate.errors import Conflict, InvariantViolated
-from regelate.ports import SnapshotChange
+from regelate.ports import Ledger, SnapshotChange
 
 
 @dataclass
@@ -68,10 +68,15 @@ class _Edit:
 
 
 class SnapshotProducer:
-    """Builds one attempt on a loaded table. Writes metadata files; never touches data files or the catalog."""
+    """Builds one attempt on a loaded table. Writes metadata files; never touches data files or the catalog.
 
-    def __init__(self, table: Table, reader: ManifestReader) -> None:
+    Their names, and `others` that the commit itself will write, are in the ledger before the first of them exists.
+    """
+
+    def __init__(self, table: Table, reader: ManifestReader, ledger: Ledger, others: Sequence[str] = ()) -> None:
         self._table = table
+        self._ledger = ledger
+        self._others = others
         self._metadata = table.metadata
         self._reader = reader
         self.written: list[str] = []
@@ -81,18 +86,16 @@ class SnapshotProducer:
         head = self._metadata.current_snapshot()
         listed = self._reader.manifests(self._table.io, head.manifest_list) if head else ()
         edit = self._edit(listed, change)
-        attempt = uuid.uuid4()
-        files = ManifestFiles(self._table, change.snapshot_id, attempt)
+        files = ManifestFiles(self._table, change.snapshot_id, uuid.uuid4(), self._ledger.record, self._others)
         self.written = files.written
         manifests = [*self._added(files, change), *self._rewritten(files, edit), *edit.carried]
         manifests = merge_manifests(manifests, files, self._reader, self._metadata.properties)
         self._drop_merged(files, {m.manifest_path for m in manifests})
         sequence_number = self._metadata.next_sequence_number()
-        list_path = self._table.location_provider().new_metadata_location(f"snap-{change.snapshot_id}-0-{attempt}.avro")
-        files.written.append(list_path)
+        files.written.append(files.list_path)
         with write_manifest_list(
             self._metadata.format_version,
-            self._table.io.new_output(list_path),
+            self._table.io.new_output(files.list_path),
             change.snapshot_id,
             head.snapshot_id if head else None,
             sequence_number,
@@ -104,7 +107,7 @@ class SnapshotProducer:
             parent_snapshot_id=head.snapshot_id if head else None,
             sequence_number=sequence_number,
             timestamp_ms=self._next_ms(head),
-            manifest_list=list_path,
+            manifest_list=files.list_path,
             summary=Summary(
                 Operation(change.operation),
                 **snapshot_summary(self._metadata, change, edit.gone_entries(), (head.summary or {}) if head else None),

@@ -22,9 +22,8 @@ from regelate.adapters.iceberg.row_partitions import split_by_partition
 from regelate.adapters.iceberg.schema import columns_of
 from regelate.adapters.iceberg.tasks import check_format, unsupported
 from regelate.core.rewrite import NewDataFile
-from regelate.core.table import Partition
 from regelate.errors import InvalidRequest
-from regelate.ports import OutputFiles
+from regelate.ports import OutputFiles, OutputTarget
 
 WRITERS_AT_ONCE = 8
 """Files of one write that are made at once: an object store answers each only after some 30 ms."""
@@ -103,10 +102,14 @@ class IcebergRowWriter:
         if not table.schema.equals(self.arrow_schema):
             raise ValueError("these rows were not encoded against the table's schema: call encode or coerce first")
         parts = list(split_by_partition(table, self._metadata.spec(), self._schema))
-        reserved: list[str] = []
+        firsts = self._outputs.reserve([partition for partition, _ in parts])
+        reserved = [target.location for target in firsts]
         try:
             with storage_faults(), ThreadPoolExecutor(WRITERS_AT_ONCE) as pool:
-                jobs = [pool.submit(self._write_part, partition, part, reserved) for partition, part in parts]
+                jobs = [
+                    pool.submit(self._write_part, first, part, reserved)
+                    for first, (_, part) in zip(firsts, parts, strict=True)
+                ]
                 wait(jobs)
                 made = [job.result() for job in jobs]
         except BaseException:
@@ -119,17 +122,19 @@ class IcebergRowWriter:
         """Delete files that `write` made and that no commit names."""
         self._outputs.discard(locations)
 
-    def _write_part(self, partition: Partition, rows: pa.Table, reserved: list[str]) -> list[NewDataFile]:
+    def _write_part(self, target: OutputTarget, rows: pa.Table, reserved: list[str]) -> list[NewDataFile]:
+        """Write the rows of one partition, beginning with the file that is reserved for it."""
         size = rows.nbytes
         step = rows.num_rows if size <= self._target_bytes else max(1, rows.num_rows * BATCH_BYTES // size)
         made: list[NewDataFile] = []
         start = 0
-        while start < rows.num_rows:
-            target = self._outputs.reserve(partition)
-            reserved.append(target.location)
+        while True:
             start = self._write_file(target.local_path, rows, start, step)
             made.append(self._outputs.publish(target, sort_order_id=None))
-        return made
+            if start >= rows.num_rows:
+                return made
+            (target,) = self._outputs.reserve([target.partition])
+            reserved.append(target.location)
 
     def _write_file(self, path: str, rows: pa.Table, start: int, step: int) -> int:
         """Write rows from `start` on until the file is large enough; return the first row that it does not hold."""

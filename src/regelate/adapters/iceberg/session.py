@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from regelate.adapters.iceberg.catalogs import open_table
 from regelate.adapters.iceberg.committer import IcebergCommitter
+from regelate.adapters.iceberg.ledger import LONGEST_RUN_SECONDS, RunLedger
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.neighbours import Neighbours
 from regelate.adapters.iceberg.outputs import TableOutputs, local_path
@@ -22,18 +24,58 @@ from regelate.adapters.iceberg.reclaim import SnapshotReclaimer
 from regelate.adapters.iceberg.snapshot import SnapshotReader
 from regelate.adapters.iceberg.view import GroupViewWriter
 from regelate.core.policy import SortField
+from regelate.errors import RegelateError
 
 
 class TableSession:
-    """Loads a table once and hands out its ports; `folder` is a private folder that the caller removes."""
+    """Loads a table once and hands out its ports; `folder` is a private folder that the caller removes.
 
-    def __init__(self, catalog: Catalog, ident: str, manifests: ManifestReader, folder: Path | None = None) -> None:
+    One session is one run: its files bear the `run_token`, and are in its ledger for as long as it is not known what
+    became of them.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        ident: str,
+        manifests: ManifestReader,
+        folder: Path | None = None,
+        *,
+        longest_run_seconds: float = LONGEST_RUN_SECONDS,
+    ) -> None:
         self._catalog = catalog
         self._ident = ident
         self._manifests = manifests
         self.folder = folder or Path(tempfile.gettempdir())
         self.run_token = uuid.uuid4().hex
+        self._longest_run_seconds = longest_run_seconds
         self.table = open_table(catalog, ident)
+
+    @contextmanager
+    def run(self) -> Iterator[TableSession]:
+        """Close the ledger at the end of an operation that knows what became of its files.
+
+        It knows when it answers, and when it raises an error of ours that does not keep files (law 8). After anything
+        else, an interruption or a bug, the entries stay for a sweep.
+        """
+        try:
+            yield self
+        except RegelateError as error:
+            if not error.keeps_files:
+                self.ledger.close()
+            raise
+        self.ledger.close()
+
+    @cached_property
+    def ledger(self) -> RunLedger:
+        metadata, places = self.table.metadata, self.table.location_provider()
+        return RunLedger(
+            self.table.io,
+            places.metadata_path,
+            table_uuid=str(metadata.table_uuid),
+            run=self.run_token,
+            lives_seconds=self._longest_run_seconds,
+        )
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -74,16 +116,18 @@ class TableSession:
 
     @cached_property
     def committer(self) -> IcebergCommitter:
-        return IcebergCommitter(self._catalog, self.table, self._manifests)
+        return IcebergCommitter(self._catalog, self.table, self._manifests, self.ledger)
 
     @cached_property
     def outputs(self) -> TableOutputs:
-        return TableOutputs(self.table.metadata, self.table.io, run_id=self.run_token, folder=self.folder)
+        return self._outputs(self.table.metadata, self.run_token)
 
     def outputs_of(self, metadata: TableMetadata) -> TableOutputs:
         """Return outputs of a later state of the table: its columns may have other places. `outputs` discards them."""
-        run_id = f"{self.run_token}-{uuid.uuid4().hex[:8]}"
-        return TableOutputs(metadata, self.table.io, run_id=run_id, folder=self.folder)
+        return self._outputs(metadata, f"{self.run_token}-{uuid.uuid4().hex[:8]}")
+
+    def _outputs(self, metadata: TableMetadata, run_id: str) -> TableOutputs:
+        return TableOutputs(metadata, self.table.io, self.ledger, run_id=run_id, folder=self.folder)
 
     @cached_property
     def views(self) -> GroupViewWriter:

@@ -14,7 +14,7 @@ from regelate.entrypoints.actions import Caller, Payload, Provider, Service, ans
 from regelate.entrypoints.cli.faults import refused
 from regelate.entrypoints.log import logger
 from regelate.entrypoints.requests import AnyRequest, parse_request
-from regelate.tenancy import Address
+from regelate.tenancy import DEFAULT_NAMESPACE, Address
 
 if TYPE_CHECKING:
     from regelate.wiring import Application
@@ -65,24 +65,25 @@ class Door:
     def ask(
         self,
         operation: str,
-        target: tuple[str, str | None],
+        target: tuple[str | None, str | None],
         fields: Mapping[str, object],
         *,
         rows: object | None = None,
         progress: Progress | None = None,
     ) -> Answer:
-        """Return the answer of an operation on `target`, (namespace, table). Fields that are None are not sent.
+        """Return the answer of an operation on `target`, (namespace, table). What is None is not sent.
 
         `rows` stand in for the records of a WRITE, `progress` hears of a COMPACT. Raises Failed.
         """
         namespace, table = target
-        payload: dict[str, object] = {"operation": operation, "namespace": namespace}
+        payload: dict[str, object] = {"operation": operation}
+        payload |= {} if namespace is None else {"namespace": namespace}
         payload |= {} if table is None else {"table": table}
         payload |= {} if self._catalog is None else {"catalog": self._catalog}
         payload |= {name: value for name, value in fields.items() if value is not None}
 
         def parse(given: Payload, service: Service, caller: Caller) -> AnyRequest:
-            return parse_request({**given, "tenant_id": self.address(namespace, table).tenant_id})
+            return parse_request({**given, "tenant_id": self.address(namespace or DEFAULT_NAMESPACE, table).tenant_id})
 
         caller = Caller(request_id=new_request_id(), trusted=True)
         provider = lambda: cast(Service, _Local(self.provider(), rows, progress))  # noqa: E731

@@ -62,6 +62,7 @@ FLAGS: Mapping[str, str] = {
     "limit": "--limit",
     "max_cost": "--max-cost",
     "max_files": "--max-files",
+    "max_tables": "--max-tables",
     "min_snapshots_to_keep": "--min-snapshots-to-keep",
     "mode": "--mode",
     "namespace": "NS.TABLE",
@@ -83,6 +84,7 @@ FLAGS: Mapping[str, str] = {
     "table": "NS.TABLE",
     "target_file_size_mb": "--target-file-size-mb",
     "tenant_id": "--tenant",
+    "time_budget_seconds": "--time-budget-seconds",
     "verify": "--verify",
     "where": "--where",
 }

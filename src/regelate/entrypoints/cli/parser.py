@@ -186,6 +186,17 @@ def _expiry(commands: Any) -> None:
     expire.add_argument("--grace-hours", type=reader(texts.hours), metavar="H", help=grace)
     expire.add_argument("--dry-run", action="store_true", help="only say what would go")
     expire.add_argument("--undo", metavar="ID", help="bring the snapshots of an earlier expiry back")
+    sweep = _command(
+        commands,
+        "sweep",
+        "delete what runs that died left behind, in every table",
+        table=False,
+        more="Files that no snapshot names, of runs that ended without a word longer ago than any run may take.",
+    )
+    sweep.add_argument("namespace", metavar="NS", nargs="?", help="only this namespace")
+    sweep.add_argument("--max-tables", type=reader(texts.whole(1)), metavar="N", help="look at so many tables at most")
+    sweep.add_argument("--time-budget-seconds", type=reader(float), metavar="S", help="begin no table after so long")
+    sweep.add_argument("--dry-run", action="store_true", help="only say what would go")
 
 
 def _doors(commands: Any) -> None:

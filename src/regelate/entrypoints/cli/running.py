@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 
-from regelate.entrypoints.cli import commands, upkeep, writing
+from regelate.entrypoints.cli import commands, sweeping, upkeep, writing
 from regelate.entrypoints.cli.door import voice
 from regelate.entrypoints.cli.faults import BUG, FAILED, INTERRUPTED, Failed, refused
 from regelate.entrypoints.cli.screen import put_json
@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, Command] = {
     "plan": commands.plan,
     "compact": commands.compact,
     "expire": upkeep.expire,
+    "sweep": sweeping.sweep,
     "serve": commands.serve,
     "invoke": commands.invoke,
     "demo": commands.demo,

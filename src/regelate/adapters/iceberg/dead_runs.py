@@ -1,0 +1,148 @@
+"""What the ledger folder of one table holds, and which of the files in it the table needs."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from regelate.adapters.iceberg.catalogs import open_table
+from regelate.adapters.iceberg.faults import storage_faults
+from regelate.adapters.iceberg.ledger import FOLDER, FORMAT
+from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.adapters.iceberg.neighbours import folders_of
+from regelate.adapters.iceberg.store import ObjectStore
+from regelate.core.ledger import LedgerEntry, TableFacts
+from regelate.core.reachability import StoredFile
+
+log = logging.getLogger(__name__)
+REQUESTS_AT_ONCE = 16
+
+
+class TableLedgers:
+    """Implements Ledgers for one table of a catalog.
+
+    `facts` loads the table anew, and `referenced` speaks of that state: a run that was dead before can no longer
+    change it.
+    """
+
+    def __init__(self, catalog: Catalog, ident: str, reader: ManifestReader) -> None:
+        self._catalog = catalog
+        self._ident = ident
+        self._reader = reader
+        self._table = open_table(catalog, ident)
+
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        """Read every entry, with its age by the store's clock. Errors: Unsupported where the store cannot list."""
+        folder = f"{self._table.location_provider().metadata_path}/{FOLDER}"
+        store = ObjectStore(self._table.io)
+        listed = [f for f in store.files(folder) if f.path.endswith(".json")]
+        if not listed:
+            return ()
+        now_ms = store.now_ms(folder)
+        with storage_faults():
+            found = [self._entry(file, (now_ms - file.modified_ms) / 1000) for file in listed]
+        return tuple(entry for entry in found if entry is not None)
+
+    def facts(self) -> TableFacts:
+        """Load the table as it is now."""
+        self._table = open_table(self._catalog, self._ident)
+        metadata = self._table.metadata
+        return TableFacts(
+            table_uuid=str(metadata.table_uuid),
+            folders=folders_of(metadata),
+            gc_enabled=metadata.properties.get("gc.enabled", "true").lower() != "false",
+        )
+
+    def existing(self, paths: Collection[str]) -> Mapping[str, int]:
+        """Return path -> size of those that are in the store."""
+        with storage_faults(), ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+            sizes = dict(zip(paths, pool.map(self._size, paths), strict=True))
+        return {path: size for path, size in sizes.items() if size is not None}
+
+    def referenced(self, paths: Collection[str]) -> frozenset[str]:
+        """Return those that any snapshot of any ref, or the metadata itself, names; entries of every status count.
+
+        Errors: DataUnavailable METADATA_CORRUPT: what cannot be read may name anything.
+        """
+        wanted = set(paths)
+        loose = set(wanted)
+        for found in _named_by(self._table, self._reader):
+            loose -= found
+            if not loose:
+                break
+        return frozenset(wanted - loose)
+
+    def delete(self, paths: Collection[str]) -> frozenset[str]:
+        """Delete files and return those that are gone; what cannot be deleted is logged."""
+        with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+            gone = dict(zip(paths, pool.map(self._delete, paths), strict=True))
+        return frozenset(path for path, deleted in gone.items() if deleted)
+
+    def drop(self, entry: LedgerEntry) -> None:
+        self._delete(entry.location)
+
+    def _entry(self, file: StoredFile, age_seconds: float) -> LedgerEntry | None:
+        try:
+            with self._table.io.new_input(file.path).open() as source:
+                content = _parsed(source.read())
+        except FileNotFoundError:  # its run ended just now
+            return None
+        run = content.get("run") or file.path.rpartition("/")[2].rpartition("-")[0]
+        return LedgerEntry(
+            location=file.path,
+            run=str(run),
+            table_uuid=content.get("table_uuid"),
+            paths=tuple(content.get("paths", ())),
+            age_seconds=age_seconds,
+            lives_seconds=float(content.get("lives_seconds", 0.0)),
+            newer_format=content.get("format", FORMAT) != FORMAT,
+        )
+
+    def _size(self, path: str) -> int | None:
+        try:
+            return len(self._table.io.new_input(path))
+        except FileNotFoundError:
+            return None
+
+    def _delete(self, path: str) -> bool:
+        try:
+            self._table.io.delete(path)
+        except FileNotFoundError:
+            return True
+        except Exception as error:  # noqa: BLE001  the entry stays, so that the next sweep tries again
+            log.warning("cannot delete %s: %s", path, error)
+            return False
+        return True
+
+
+def _parsed(content: bytes) -> Mapping[str, Any]:
+    """Return an entry; nothing for one that was cut off, whose run died before it created a file."""
+    try:
+        found = json.loads(content)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _named_by(table: Table, reader: ManifestReader) -> Iterable[set[str]]:
+    """Yield what the metadata names, the cheap part first."""
+    metadata = table.metadata
+    yield {
+        table.metadata_location,
+        *(entry.metadata_file for entry in metadata.metadata_log),
+        *(s.manifest_list for s in metadata.snapshots),
+        *(s.statistics_path for s in (*metadata.statistics, *metadata.partition_statistics)),
+    }
+    seen: set[str] = set()
+    for snapshot in metadata.snapshots:
+        manifests = [m for m in reader.manifests(table.io, snapshot.manifest_list) if m.manifest_path not in seen]
+        seen |= {m.manifest_path for m in manifests}
+        yield {m.manifest_path for m in manifests}
+        for manifest in manifests:
+            yield {entry.data_file.file_path for entry in reader.all_entries(table.io, manifest)}

@@ -1,0 +1,32 @@
+"""Where a planning snapshot stands in the history that a table's metadata shows."""
+
+from __future__ import annotations
+
+from pyiceberg.table.metadata import TableMetadata
+
+from regelate.core.conflict import Ancestry
+
+
+def ancestry(metadata: TableMetadata, base_id: int) -> Ancestry:
+    """Say what has become of a snapshot: still behind the head, rolled back, expired, or hidden (trap T16)."""
+    by_id = {s.snapshot_id: s for s in metadata.snapshots}
+    snapshot = metadata.current_snapshot()
+    while snapshot is not None:
+        if snapshot.snapshot_id == base_id:
+            return Ancestry.ANCESTOR
+        snapshot = by_id.get(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
+    if base_id in by_id:
+        return Ancestry.ROLLED_BACK
+    only_head = len(by_id) == 1 and metadata.properties.get("gc.enabled", "true").lower() == "false"
+    return Ancestry.HEAD_ONLY if only_head else Ancestry.EXPIRED
+
+
+def between(metadata: TableMetadata, base_id: int) -> tuple[int, ...]:
+    """Return the snapshots after this one up to the head, oldest first, as far as the history shows them."""
+    by_id = {s.snapshot_id: s for s in metadata.snapshots}
+    found: list[int] = []
+    snapshot = metadata.current_snapshot()
+    while snapshot is not None and snapshot.snapshot_id != base_id:
+        found.append(snapshot.snapshot_id)
+        snapshot = by_id.get(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
+    return tuple(reversed(found))

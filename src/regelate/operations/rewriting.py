@@ -1,0 +1,48 @@
+"""The rewrite of a plan's groups; one that was too much for this machine is tried once more in two halves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from regelate.core.plan import FileGroup
+from regelate.core.policy import CompactionPolicy
+from regelate.core.rewrite import RewriteResult
+from regelate.core.slices import halves
+from regelate.errors import InvariantViolated, RegelateError
+from regelate.ports import RewriteEngine
+
+Progress = Callable[[int, int], None]
+RAN_OUT = ("OUT_OF_MEMORY", "LOCAL_STORAGE_FULL")
+"""What may do with less at once. Rows that are too wide (ROW_GROUP_TOO_LARGE) stay so in any half."""
+Rewritten = tuple[list[RewriteResult], list[tuple[FileGroup, RegelateError]]]
+
+
+def rewrite_groups(
+    engine: RewriteEngine, groups: Sequence[FileGroup], policy: CompactionPolicy, progress: Progress | None = None
+) -> Rewritten:
+    """Return the results, and the groups that failed with their errors; nothing is left of those.
+
+    A group that ran out of memory or of local disk is cut in half by its files, and the halves are rewritten one after
+    the other, each alone: once, and only where there is more than one file (rows 54 and 55).
+    """
+    found, spoiled = engine.rewrite(groups, policy, progress=progress)
+    results, failed = list(found), [(group, as_error(error)) for group, error in spoiled]
+    next_index = max((group.index for group in groups), default=0) + 1
+    for group, error in [f for f in failed if f[1].code in RAN_OUT]:
+        smaller = halves(group, next_index)
+        if not smaller:
+            continue
+        next_index += len(smaller)
+        failed.remove((group, error))
+        for half in smaller:
+            again, spoiled = engine.rewrite([half], policy)
+            results += again
+            failed += [(left, as_error(fault)) for left, fault in spoiled]
+    return results, failed
+
+
+def as_error(error: Exception) -> RegelateError:
+    """Return an error of ours for any other; what has no name of its own is a bug."""
+    if isinstance(error, RegelateError):
+        return error
+    return InvariantViolated("ENGINE_FAULT", f"{type(error).__name__}: {error}")
