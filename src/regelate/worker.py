@@ -6,22 +6,42 @@ Lambda's init phase has the processor to itself, and a compaction's first second
 
 from __future__ import annotations
 
-from regelate.errors import RegelateError
-from regelate.handler import application, lambda_handler
+import gc
+from typing import TYPE_CHECKING
 
-__all__ = ["lambda_handler"]
+if TYPE_CHECKING:
+    from regelate.handler import Handler
 
 
-def preload() -> None:
-    """Import the engine, PyIceberg and the configured catalog's client. A fault is left to the first request, which
+def load() -> Handler:
+    """Import the engine, PyIceberg and the configured catalog's client, and return the handler.
+
+    Importing makes objects that stay: to look for garbage among them would cost a tenth of the start, and to look again
+    after every request is as vain, so they are frozen.
+    """
+    gc.disable()
+    try:
+        from regelate.handler import lambda_handler
+
+        _preload()
+        return lambda_handler
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _preload() -> None:
+    """Import what COMPACT, QUERY and WRITE import when first called. A fault is left to the first request, which
     answers with it.
     """
     import regelate.adapters.duckdb.engine
     import regelate.adapters.duckdb.query
     import regelate.adapters.iceberg.rows
     import regelate.adapters.iceberg.scan
-    import regelate.adapters.iceberg.session  # noqa: F401  what compact, query and write import when first called
+    import regelate.adapters.iceberg.session  # noqa: F401
     from regelate.adapters.iceberg.catalogs import preload_catalog
+    from regelate.errors import RegelateError
+    from regelate.handler import application
 
     try:
         preload_catalog(application().settings.catalog()[1].type)
@@ -29,4 +49,4 @@ def preload() -> None:
         return
 
 
-preload()
+lambda_handler = load()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,3 +107,43 @@ def test_a_fault_of_the_service_keeps_its_code_status_and_details() -> None:
         "retryable": False,
         "details": {"snapshot_id": 7},
     }
+
+
+WORKER = """
+import gc, json, sys
+import regelate.worker
+loaded = {name.partition(".")[0] for name in sys.modules}
+class Context:
+    function_name, memory_limit_in_mb, invoked_function_arn, aws_request_id = "f", 2048, "arn", "r"
+table = {"tenant_id": "t", "table": "five"}
+def ask(**request):
+    return regelate.worker.lambda_handler({**table, **request}, Context())
+ask(operation="CREATE_TABLE", schema={"fields": {"a": {"type": "long"}}})
+for number in range(5):
+    ask(operation="WRITE", records=[{"a": number}])
+status = ask(operation="COMPACT")["status"]
+later = {name.partition(".")[0] for name in sys.modules} - loaded - sys.stdlib_module_names
+print(json.dumps([status, sorted(later), gc.isenabled()]))
+"""
+
+
+def run(program: str, **environment: str) -> Any:
+    """The JSON on the last line that a program prints, run as a process of its own."""
+    finished = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=REPOSITORY / "src",
+        env={"REGELATE_CONFIG": str(REPOSITORY / "config.json"), "HOME": "/nonexistent", **environment},
+    )
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+def test_a_worker_has_loaded_every_library_of_a_compaction_before_its_first_request(tmp_path: Path) -> None:
+    assert run(WORKER, REGELATE_HOME=str(tmp_path)) == ["COMPLETED", [], True]
+
+
+def test_a_worker_that_is_configured_wrongly_starts_and_says_so_in_its_answer() -> None:
+    program = WORKER.partition("ask(operation")[0] + "print(json.dumps(ask(operation='LIST_TABLES')))"
+    assert run(program, REGELATE_ENVIRONMENT="production")["error"]["code"] == "INVALID_CONFIG"
