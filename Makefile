@@ -92,7 +92,7 @@ validate: install $(SAM)/.installed ## template.yaml: sam validate, its linter, 
 	$(BIN)/python -m pytest tests/deploy
 
 test-rie: install $(SAM)/.installed ## every file of events/ through the real Lambda emulator
-	$(BIN)/python -m pytest -m rie $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/entrypoints/test_rie.py $(PYTEST_ARGS)
 
 # An environment of its own: it pins what we pin otherwise, and nothing of ours needs it.
 $(SAM)/.installed: requirements/sam.txt
