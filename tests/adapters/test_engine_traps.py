@@ -1,4 +1,4 @@
-"""Traps T22 and T24 to T29: what DuckDB 1.5.5 does to values and processes, as far as rewriting works around it.
+"""Traps T22, T24 to T29 and T31: what DuckDB 1.5.5 (T31: PyArrow) does to values and processes that rewriting meets.
 
 A red test here means that the ground has moved: the workaround it names may be able to go.
 """
@@ -138,3 +138,20 @@ def test_t29_a_bit_flipped_in_a_page_that_has_a_checksum_is_read_as_a_value(tmp_
     assert duckdb.execute(f"SELECT sum(a) FROM '{path}'").fetchall() == [(4951,)]
     with pytest.raises(OSError, match="CRC checksum verification failed"):
         pq.ParquetFile(path, page_checksum_verification=True).read()
+
+
+GARBLED_FOOTER = """
+import io, sys
+import pyarrow as pa, pyarrow.parquet as pq
+sink = io.BytesIO()
+pq.write_table(pa.table({"id": range(100), "text": ["a"] * 100}), sink)
+content = bytearray(sink.getvalue())
+content[len(content) - 8 - int.from_bytes(content[-8:-4], "little") + 20] ^= 1
+pq.read_metadata(io.BytesIO(bytes(content))).row_group(0).column(0)
+"""
+
+
+def test_t31_one_bit_of_a_footer_ends_the_process_that_asks_pyarrow_for_a_column_chunk() -> None:
+    """Our answer: footers of files that we did not write are read by DuckDB, which raises."""
+    done = subprocess.run([sys.executable, "-c", GARBLED_FOOTER], capture_output=True, check=False)
+    assert done.returncode == -signal.SIGABRT

@@ -110,7 +110,7 @@ class DuckDBRewriteEngine:
     ) -> tuple[tuple[RewriteResult, ...], tuple[tuple[FileGroup, Exception], ...]]:
         """Rewrite every group; return results in plan order, and the groups that failed with their faults."""
         works = [_Work(group, fault=self._unfit(group.tasks)) for group in groups]
-        steps: list[Step] = [(work, partial(check_checksums, work.group.tasks)) for work in works]
+        steps: list[Step] = [(work, partial(check_checksums, self._cursor, work.group.tasks)) for work in works]
         if policy.strategy is Strategy.SORT:
             steps += [(work, _sorted_step(self, work, policy)) for work in works]
         else:
@@ -134,6 +134,9 @@ class DuckDBRewriteEngine:
                 failed.append((work.group, work.fault))
         return tuple(results), tuple(failed)
 
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        return self._connection.cursor()
+
     def _unfit(self, tasks: Sequence[FileScanTask]) -> Exception | None:
         return wrong_size(tasks) or too_large(self._connection.cursor(), tasks, self._worker_memory_bytes)
 
@@ -151,7 +154,7 @@ class DuckDBRewriteEngine:
         """Return the fingerprints of what a rewrite read, by a scan of its own, and of its outputs as PyArrow reads
         them back from where they lie. Remote inputs, whose page checksums nobody has looked at yet, are checked too."""
         group, cursor = result.group, self._connection.cursor()
-        check_remote(group.tasks, self._outputs.open)
+        check_remote(self._cursor, group.tasks, self._outputs.open)
         written = Fingerprint()
         for added in result.added:
             with self._outputs.open(added.path) as source:

@@ -61,7 +61,7 @@ class DuckDBKeyRewriter:
                     fault = wrong_size(found)
                     if fault is not None:
                         raise fault
-                    check_checksums(found)
+                    check_checksums(self._connection.cursor, found)
                     touched += found
                     added += self._rest(cursor, partition, found, key, reserved)
         except duckdb.Error as error:
