@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from regelate.adapters.iceberg import producer
+from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.errors import DataUnavailable
 from tests.deletes_writer import add_position_deletes, flip_byte, remove_file, truncate_file
 from tests.faults.hooks import HookedApplication
 from tests.faults.stack import Stack, assert_nothing_left_behind, edit_metadata, request
@@ -94,6 +97,28 @@ def test_row_27_damaged_metadata_is_told_and_the_process_survives(tmp_path: Path
     fresh = Stack(tmp_path)
     assert fresh.accepted("COMPACT", COMPACT)["status"] == "COMPLETED"
     assert model_rows(table) == expected
+
+
+def test_row_27_a_manifest_or_a_list_that_is_cut_anywhere_is_told(tmp_path: Path) -> None:
+    """By every byte: a decoder that checks no bounds finds what lies behind, and sometimes that fits."""
+    table = filled(tmp_path).refresh()
+    head = table.current_snapshot()
+    assert head is not None
+    reader = ManifestReader()
+    place = local_path(head.manifest_list)
+    whole = place.read_bytes()
+    ends = block_ends(whole)
+    for keep in [*range(0, len(whole) - 64, 37), *range(len(whole) - 64, len(whole))]:
+        place.write_bytes(whole[:keep])
+        if keep not in ends:
+            with pytest.raises(DataUnavailable, match="METADATA_CORRUPT"):
+                reader.manifests(table.io, head.manifest_list)
+
+
+def block_ends(content: bytes) -> set[int]:
+    """Where a file could end as well: after its header, and after every block."""
+    sync = content[-16:]
+    return {found.end() for found in re.finditer(re.escape(sync), content)}
 
 
 # --- clocks -----------------------------------------------------------------------------------------------------------
