@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,8 +31,11 @@ NO_FOLDER = Path("/nonexistent")
 class Quiet:
     """Implements Telemetry."""
 
-    def compaction(self, stats: Any, *, table: str) -> None:
+    def tell(self, occurrence: Any) -> None:
         return None
+
+    def span(self, name: str, **attributes: Any) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 @dataclass(frozen=True)
