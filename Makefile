@@ -24,7 +24,7 @@ CUT := $(COMPILE) --generate-hashes --constraints requirements/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test sim sim-mutations test-concurrency t9 lint bench serve postman validate test-rie golden requirements clean
+.PHONY: help install setup-spark demo test sim sim-mutations test-concurrency test-spark t9 lint bench serve postman validate test-rie golden requirements clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,21 +44,27 @@ $(VENV)/.installed: $(VENV)/.requirements pyproject.toml
 	$(PIP) check
 	@touch $@
 
+setup-spark: $(VENV)/.spark ## add Spark and a Java of its own to .venv (300 MB)
+
+$(VENV)/.spark: $(VENV)/.installed requirements/spark.txt
+	@echo "installing requirements/spark.txt (a minute or so)"
+	@$(call thrice,$(INSTALL) --require-hashes -r requirements/spark.txt)
+	@touch $@
+
 demo: install ## heal a table of real flights before your eyes
 	$(BIN)/regelate demo
 
-test: install ## run the tests, all but the slow ones
+test: install ## run the tests, all but the slow ones and those on Spark
 	$(BIN)/python -m pytest -n 2 -m "not slow and not spark and not rie" $(PYTEST_ARGS)
 
 test-concurrency: install ## up to 20 processes on SQLite and on Iceberg's REST catalog (needs a JDK and mvn)
 	$(BIN)/python -m tests.concurrency
 
-t9: $(VENV)/.spark ## one interleaving by Iceberg's RewriteFiles and by COMPACT, side by side (needs Java 17)
-	$(BIN)/python -m tests.spark.t9
+test-spark: setup-spark ## run the tests on Spark, in one session (a Java comes with setup-spark)
+	$(BIN)/python -m pytest tests/pipeline -m spark $(PYTEST_ARGS)
 
-$(VENV)/.spark: $(VENV)/.installed requirements/spark.txt
-	@$(call thrice,$(INSTALL) --require-hashes -r requirements/spark.txt)
-	@touch $@
+t9: setup-spark ## one interleaving by Iceberg's RewriteFiles and by COMPACT, side by side
+	$(BIN)/python -m tests.spark.t9
 
 sim: install ## simulate writers, faults and crashes (SEEDS=300 FROM=0), a law checked at every commit
 	$(BIN)/python -m tests.simulation --from $(FROM) --seeds $(or $(SEEDS),300)

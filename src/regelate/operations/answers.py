@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from regelate.core.health import TableHealth
-from regelate.core.plan import CompactionPlan, FileGroup
+from regelate.core.plan_report import LISTED_GROUPS, planned
 from regelate.core.schema import Column
 from regelate.core.selection import Reason
 from regelate.core.stats import iso_time
@@ -18,8 +18,6 @@ from regelate.operations.write import WriteResult
 from regelate.ports import TableDescription
 
 SHOWN_CHARACTERS = 300
-LISTED_GROUPS = 100
-"""Groups and skips listed in an answer; the counts always cover all of them."""
 
 Fields = dict[str, object]
 
@@ -62,25 +60,6 @@ def compacted(outcome: CompactOutcome, *, with_plan: bool) -> Fields:
     if with_plan and outcome.plan is not None:
         fields["plan"] = planned(outcome.plan)
     return fields
-
-
-def planned(plan: CompactionPlan) -> Fields:
-    return {
-        "plan_id": plan.plan_id if plan.starting_snapshot_id is not None else None,
-        "reason": plan.reason.value,
-        "starting_snapshot_id": plan.starting_snapshot_id,
-        "groups": len(plan.groups),
-        "groups_deferred": len(plan.deferred),
-        "files": plan.files,
-        "bytes": plan.size_bytes,
-        "rows": plan.rows,
-        "expected_output_files": plan.expected_output_files,
-        "file_groups": [_group(g) for g in plan.groups[:LISTED_GROUPS]],
-        "skipped": [
-            {"partition": s.partition.path, "files": s.files, "bytes": s.size_bytes, "reason": s.reason.value}
-            for s in plan.skipped[:LISTED_GROUPS]
-        ],
-    }
 
 
 def assessed(health: TableHealth, explained: Sequence[Mapping[str, object]] | None) -> Fields:
@@ -194,18 +173,6 @@ def _swept_namespace(namespace: str, error: RegelateError) -> Fields:
 
 def _short_error(error: RegelateError) -> Fields:
     return {"code": error.code, "message": error.message[:SHOWN_CHARACTERS]}
-
-
-def _group(group: FileGroup) -> Fields:
-    return {
-        "index": group.index,
-        "partition": group.partition.path,
-        "files": len(group.tasks),
-        "bytes": group.size_bytes,
-        "rows": group.rows,
-        "expected_output_files": group.expected_output_files,
-        "reasons": {reason.value: count for reason, count in group.reasons},
-    }
 
 
 def _column(column: Column) -> Fields:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
@@ -17,26 +15,22 @@ from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.pruning import FilePruner
 from regelate.adapters.iceberg.schema import columns_of
 from regelate.adapters.iceberg.tasks import Entries, check_format, check_readable
+from regelate.core.census import Census
 from regelate.core.deletes import DeleteIndex
-from regelate.core.policy import MB, CompactionPolicy
+from regelate.core.policy import CompactionPolicy
 from regelate.core.schema import Column
-from regelate.core.selection import Reason, check_partition_filters, classify, is_small
+from regelate.core.selection import Reason, check_partition_filters, classify
 from regelate.core.table import (
     MAIN_BRANCH,
     DataFile,
     DeleteFile,
     FileScanTask,
-    Partition,
-    PartitionTotals,
     RefKind,
     SnapshotEntry,
     SnapshotRef,
     TableSnapshot,
 )
 from regelate.errors import InvalidRequest, NotFound, Unavailable
-
-HISTOGRAM_EDGES = tuple(int(m * MB) for m in (0.0625, 0.25, 1, 4, 16, 32, 64, 128, 256, 512, 1024))
-LAST_EDGE = 2**63 - 1
 
 
 class SnapshotReader:
@@ -143,68 +137,6 @@ class SnapshotReader:
             snapshots=snapshot_entries(metadata),
             refs=refs_of(metadata),
         )
-
-
-@dataclass
-class _Tally:
-    files: int = 0
-    size_bytes: int = 0
-    rows: int = 0
-    delete_files: int = 0
-    candidate_files: int = 0
-    small_files: int = 0
-    oldest_candidate_ms: int | None = None
-
-
-@dataclass
-class Census:
-    """Counts every live file, keeps the candidates."""
-
-    policy: CompactionPolicy
-    timestamps: Mapping[int, int]
-    index: DeleteIndex = field(default_factory=lambda: DeleteIndex(()))
-    candidates: list[FileScanTask] = field(default_factory=list)
-    partitions: dict[Partition, _Tally] = field(default_factory=dict)
-    sizes: list[int] = field(default_factory=lambda: [0] * (len(HISTOGRAM_EDGES) + 1))
-
-    def count(self, task: FileScanTask, reason: Reason) -> None:
-        data_file = task.data_file
-        tally = self.partitions.setdefault(data_file.partition, _Tally())
-        tally.files += 1
-        tally.size_bytes += data_file.size_bytes
-        tally.rows += data_file.record_count
-        tally.small_files += is_small(data_file.size_bytes, self.policy)
-        self.sizes[bisect_right(HISTOGRAM_EDGES, data_file.size_bytes)] += 1
-        if reason.selected:
-            self.candidates.append(task)
-            tally.candidate_files += 1
-            written = self.timestamps.get(data_file.snapshot_id, min(self.timestamps.values(), default=0))
-            oldest = tally.oldest_candidate_ms
-            tally.oldest_candidate_ms = written if oldest is None else min(written, oldest)
-
-    def count_deletes(self, deletes: tuple[DeleteFile, ...]) -> None:
-        for delete in deletes:
-            for partition in tuple(self.partitions) if delete.is_global else (delete.partition,):
-                if partition in self.partitions:
-                    self.partitions[partition].delete_files += 1
-
-    def totals(self) -> tuple[PartitionTotals, ...]:
-        return tuple(
-            PartitionTotals(
-                partition=partition,
-                files=t.files,
-                size_bytes=t.size_bytes,
-                rows=t.rows,
-                delete_files=t.delete_files,
-                candidate_files=t.candidate_files,
-                small_files=t.small_files,
-                oldest_candidate_ms=t.oldest_candidate_ms,
-            )
-            for partition, t in self.partitions.items()
-        )
-
-    def histogram(self) -> tuple[tuple[int, int], ...]:
-        return tuple(zip((*HISTOGRAM_EDGES, LAST_EDGE), self.sizes, strict=True))
 
 
 def _check_sort_order(policy: CompactionPolicy, metadata: TableMetadata) -> None:

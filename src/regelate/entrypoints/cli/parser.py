@@ -58,7 +58,7 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"regelate {__version__}")
     _add_global(parser, top=True)
     commands = parser.add_subparsers(dest="run", metavar="COMMAND", parser_class=Parser)
-    for add in (_tables, _rows, _health, _compaction, _expiry, _doors, _demo):
+    for add in (_tables, _rows, _health, _compaction, _expiry, _doors, _demo, _pipeline):
         add(commands)
     return parser
 
@@ -219,6 +219,13 @@ def _demo(commands: Any) -> None:
     demo.add_argument("--home", default="demo-lake", metavar="DIR", help="a folder for it; default: ./demo-lake")
     demo.add_argument("--keep", action="store_true", help="leave the table there afterwards, to look around in it")
     demo.add_argument("--rows", type=reader(texts.whole(1)), metavar="N", help="only the first N flights: a quick look")
+
+
+def _pipeline(commands: Any) -> None:
+    pipeline = _command(commands, "pipeline", "pack the Spark pipeline for a cluster", table=False)
+    jobs = pipeline.add_subparsers(dest="job", metavar="WHAT", parser_class=Parser, required=True)
+    package = jobs.add_parser("package", help="write regelate.zip and the programs that spark-submit starts")
+    package.add_argument("--output", default="dist", metavar="DIR", help="default: ./dist")
 
 
 def _append(parser: Parser, flag: str, metavar: str, read: Callable[[str], Any], text: str) -> None:

@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 
-from regelate.entrypoints.cli import commands, sweeping, upkeep, writing
+from regelate.entrypoints.cli import commands, pipeline, sweeping, upkeep, writing
 from regelate.entrypoints.cli.door import voice
 from regelate.entrypoints.cli.faults import BUG, FAILED, INTERRUPTED, Failed, refused
 from regelate.entrypoints.cli.screen import put_json
@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, Command] = {
     "serve": commands.serve,
     "invoke": commands.invoke,
     "demo": commands.demo,
+    "pipeline": pipeline.pipeline,
 }
 
 

@@ -1,0 +1,76 @@
+"""What Spark and Iceberg throw -> errors by what the caller should do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from regelate.errors import (
+    CommitStateUnknown,
+    Conflict,
+    DataUnavailable,
+    InvalidRequest,
+    NotFound,
+    RegelateError,
+    Unavailable,
+)
+
+MAX_TEXT_CHARACTERS = 600
+
+
+@contextmanager
+def spark_faults(table: str, *, where: str | None = None, opening: bool = False) -> Iterator[None]:
+    """Turn a Java exception into one of our kinds; what is none passes through.
+
+    `where`: the filter of a caller, where nothing but it can be at fault. `opening`: the catalog is being opened.
+    """
+    from pyspark.errors.exceptions import captured
+
+    java: Any = captured.Py4JJavaError
+    try:
+        yield
+    except (captured.CapturedException, java) as fault:
+        chain = causes(fault)
+        if opening:
+            message = f"the catalog of {table} cannot be opened: {_told(chain)}"
+            raise Unavailable("CATALOG_UNAVAILABLE", message) from fault
+        raise _kind(chain, table, where) from fault
+
+
+def causes(fault: BaseException) -> list[tuple[str, str]]:
+    """Return (class, message) of a Java exception and its causes, outermost first."""
+    java: Any = getattr(fault, "java_exception", None) or getattr(fault, "_origin", None)
+    found: list[tuple[str, str]] = []
+    while java is not None and len(found) < 20:
+        found.append((java.getClass().getName(), str(java.getMessage())))
+        java = java.getCause()
+    return found or [(type(fault).__name__, str(fault))]
+
+
+def _kind(chain: list[tuple[str, str]], table: str, where: str | None) -> RegelateError:
+    if where is not None:
+        rule = "is no filter on this table's columns that Iceberg can judge files by"
+        return InvalidRequest("INVALID_FIELD", f"where {where[:200]!a} {rule} ({_told(chain)})", field="where")
+    names = {name.rpartition(".")[2] for name, _ in chain}
+    text = _told(chain)
+    if names & {"NoSuchTableException", "NoSuchNamespaceException"} or "TABLE_OR_VIEW_NOT_FOUND" in text:
+        return NotFound(
+            "TABLE_NOT_FOUND", f"{table} is not in the catalog; check the spelling, and the catalog's flags"
+        )
+    if "CommitStateUnknownException" in names:
+        return CommitStateUnknown("COMMIT_STATE_UNKNOWN", f"the commit may have landed; look at {table}: {text}")
+    if names & {"CommitFailedException", "ValidationException"}:
+        return Conflict("COMMIT_CONFLICT", f"another writer changed {table} meanwhile, nothing was rewritten: {text}")
+    if names & {"NotFoundException", "FileNotFoundException"}:
+        return DataUnavailable("DATA_FILE_MISSING", f"a file of {table} is missing: {text}")
+    if chain[0][0].endswith("IllegalArgumentException"):
+        return InvalidRequest("INVALID_OPTION", text, option="option")
+    return Unavailable("SPARK_FAILED", f"Spark failed: {text}", status=502)
+
+
+def _told(chain: list[tuple[str, str]]) -> str:
+    """Return the innermost message that says something, on one line and cut."""
+    said = [message for _, message in chain if message not in ("", "null", "None")]
+    line = " ".join((said[-1] if said else chain[-1][0]).split())
+    return line if len(line) <= MAX_TEXT_CHARACTERS else f"{line[:MAX_TEXT_CHARACTERS]}..."

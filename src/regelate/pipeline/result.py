@@ -1,0 +1,119 @@
+"""What a job of the pipeline answers: JSON with COMPACT's names, and an exit code that a scheduler can act on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from regelate.core.plan import CompactionPlan
+from regelate.core.plan_report import planned
+from regelate.core.stats import CompactionStats
+from regelate.errors import InvalidRequest, RegelateError
+
+DONE, FAILED, USAGE, LATER, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 4, 130
+EXIT_CODES = """\
+exit codes:
+  0    done, also when there was nothing to do
+  1    refused or failed; the same command will fail again
+  2    the command line is wrong; the message names the flag
+  3    try the same command again later
+  4    partial: some of the work is in the table, the rest is named
+  130  interrupted
+"""
+
+
+class Status(StrEnum):
+    COMPLETED = "COMPLETED"
+    PARTIAL = "PARTIAL"
+    NOTHING_TO_DO = "NOTHING_TO_DO"
+    PLANNED = "PLANNED"
+    """A dry run: nothing was touched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of a job. `found`: what its procedure said; `statements`: the SQL that ran, or would run."""
+
+    step: str
+    status: Status
+    reason: str = ""
+    seconds: float = 0.0
+    found: Mapping[str, object] = field(default_factory=dict)
+    statements: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One job on one table. `snapshot_before` is the one to go back to; None for a table without a snapshot."""
+
+    job: str
+    table: str
+    status: Status
+    reason: str
+    dry_run: bool
+    started_at_ms: int
+    snapshot_before: int | None
+    snapshot_after: int | None
+    plan: CompactionPlan | None = None
+    stats: CompactionStats | None = None
+    steps: tuple[Step, ...] = ()
+    warnings: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the answer; `compacted`, `status`, `reason`, `stats`, `plan` and `warnings` are COMPACT's."""
+        return {
+            "success": True,
+            "job": self.job,
+            "table": self.table,
+            "compacted": self.stats is not None and self.stats.files_compacted > 0,
+            "status": self.status.value,
+            "reason": self.reason,
+            "dry_run": self.dry_run,
+            "started_at_ms": self.started_at_ms,
+            "snapshot_before": self.snapshot_before,
+            "snapshot_after": self.snapshot_after,
+            "stats": None if self.stats is None else self.stats.as_dict(),
+            "plan": None if self.plan is None else planned(self.plan),
+            "steps": [asdict(step) for step in self.steps],
+            "warnings": list(self.warnings),
+            "versions": dict(self.versions),
+        }
+
+    @property
+    def exit_code(self) -> int:
+        return PARTIAL if self.status is Status.PARTIAL else DONE
+
+
+def failure(fault: RegelateError, *, job: str, table: str | None, started_at_ms: int) -> dict[str, object]:
+    """Return the answer of a job that came to nothing."""
+    return {
+        "success": False,
+        "job": job,
+        "table": table,
+        "started_at_ms": started_at_ms,
+        "error": fault.as_error(),
+    }
+
+
+def exit_code(fault: RegelateError) -> int:
+    """Return the exit code of a fault; a wrong flag is told apart from what will fail however it is written."""
+    if fault.retryable:
+        return LATER
+    return USAGE if isinstance(fault, InvalidRequest) else FAILED
+
+
+def as_text(answer: Mapping[str, object]) -> str:
+    return json.dumps(answer, indent=2, ensure_ascii=False, default=str) + "\n"
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a result so that nobody ever reads half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)

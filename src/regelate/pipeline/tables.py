@@ -1,0 +1,202 @@
+"""One Iceberg table as a Spark session sees it: its metadata, its manifests' entries, its procedures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from regelate.core.policy import CompactionPolicy
+from regelate.core.table import TableSnapshot
+from regelate.errors import NotFound
+from regelate.pipeline.faults import spark_faults
+from regelate.pipeline.metadata import POSITION_PATH_FIELD, Entry, Manifests, head_of, table_snapshot
+from regelate.pipeline.names import TableName
+from regelate.pipeline.sql import Argument, call
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LIVE = "status < 2"
+"""Of `entries`: 0 existing, 1 added, 2 deleted."""
+_COLUMNS = (
+    "data_file.file_path AS path",
+    "data_file.content AS content",
+    "data_file.file_format AS file_format",
+    "data_file.spec_id AS spec_id",
+    "data_file.record_count AS record_count",
+    "data_file.file_size_in_bytes AS size_bytes",
+    "coalesce(sequence_number, 0L) AS sequence_number",
+    "coalesce(snapshot_id, 0L) AS snapshot_id",
+    "data_file.sort_order_id AS sort_order_id",
+)
+_DELETE_COLUMNS = (
+    "data_file.equality_ids AS equality_ids",
+    f"data_file.lower_bounds[{POSITION_PATH_FIELD}] AS lower",
+    f"data_file.upper_bounds[{POSITION_PATH_FIELD}] AS upper",
+)
+
+
+class SparkTable:
+    """Reads at the snapshot it was opened at; `refresh` moves it to the head.
+
+    Errors: NotFound TABLE_NOT_FOUND or CATALOG_NOT_FOUND, and what `spark_faults` makes of the rest.
+    """
+
+    def __init__(self, spark: SparkSession, name: TableName) -> None:
+        self.spark = spark
+        self.name = name
+        if spark.conf.get(f"spark.sql.catalog.{name.catalog}", None) is None:
+            todo = "name it with --catalog-type, or in Spark's configuration"
+            raise NotFound("CATALOG_NOT_FOUND", f"Spark knows no catalog {name.catalog} ({name}): {todo}")
+        with spark_faults(str(name), opening=True):
+            spark._jsparkSession.sessionState().catalogManager().catalog(name.catalog)
+        self.refresh()
+
+    def refresh(self) -> None:
+        jvm: Any = self.spark._jvm
+        with spark_faults(str(self.name)):
+            self._java = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+                self.spark._jsparkSession, self.name.sql
+            )
+            text_ = jvm.org.apache.iceberg.TableMetadataParser.toJson(self._java.operations().current())
+        self.metadata: Mapping[str, Any] = json.loads(text_)
+
+    @property
+    def snapshot_id(self) -> int | None:
+        return head_of(self.metadata)
+
+    @property
+    def format_version(self) -> int:
+        return int(self.metadata["format-version"])
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        found: Mapping[str, str] = self.metadata.get("properties", {})
+        return found
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions of Spark and Iceberg that do the work."""
+        jvm: Any = self.spark._jvm
+        return {"spark": str(self.spark.version), "iceberg": str(jvm.org.apache.iceberg.IcebergBuild.version())}
+
+    def snapshot(
+        self, policy: CompactionPolicy, *, watch: frozenset[str] = frozenset(), seen: set[str] | None = None
+    ) -> TableSnapshot:
+        """Return the table with the candidates of a policy; `seen` collects which paths of `watch` are live."""
+        ident = ".".join((*self.name.namespace, self.name.table))
+        if self.snapshot_id is None:
+            return table_snapshot(ident, self.metadata, Manifests(), policy)
+        manifests = Manifests(
+            deletes=tuple(self._entries("data_file.content > 0", deletes=True)),
+            data=_watched(self._entries("data_file.content = 0", deletes=False), watch, seen),
+            paths=frozenset(row.path for row in self.read("manifests").select("path").collect()),
+            matching=None if policy.where is None else self.matching(policy.where),
+        )
+        with spark_faults(str(self.name)):
+            return table_snapshot(ident, self.metadata, manifests, policy)
+
+    def read(self, metadata_table: str) -> DataFrame:
+        """Return one of the metadata tables at the snapshot that this object stands at."""
+        reader = self.spark.read.option("snapshot-id", str(self.snapshot_id))
+        return reader.table(self.name.metadata_table(metadata_table))
+
+    def _entries(self, wanted: str, *, deletes: bool) -> Iterator[Entry]:
+        from pyspark.sql.types import StructType, TimestampType
+
+        with spark_faults(str(self.name)):
+            frame = self.read("entries")
+            data_file: Any = frame.schema["data_file"].dataType
+            partition = data_file["partition"].dataType if "partition" in data_file.names else StructType([])
+            ids = sorted({f["field-id"] for spec in self.metadata["partition-specs"] for f in spec["fields"]})
+            values = []
+            for number, field in zip(ids, partition.fields, strict=True):
+                value = f"data_file.partition.`{field.name.replace('`', '``')}`"
+                # Python would show a timestamp in this machine's time zone, where an hour may occur twice.
+                exact = f"unix_micros({value})" if isinstance(field.dataType, TimestampType) else value
+                values.append(f"{exact} AS p{number}")
+            columns = [*_COLUMNS, *values, *(_DELETE_COLUMNS if deletes else ())]
+            if deletes and "referenced_data_file" in data_file.names:
+                columns.append("data_file.referenced_data_file AS referenced")
+            for row in frame.where(f"{LIVE} AND {wanted}").selectExpr(*columns).toLocalIterator():
+                yield _entry(row.asDict(), ids if values else [])
+
+    def matching(self, where: str) -> frozenset[str]:
+        """Return the paths of the data files that may hold rows of a Spark SQL filter, as Iceberg plans a scan of it.
+
+        Errors: InvalidRequest INVALID_FIELD for a text that is no filter on this table.
+        """
+        jvm: Any = self.spark._jvm
+        converter = jvm.org.apache.spark.sql.execution.datasources.SparkExpressionConverter
+        found: set[str] = set()
+        with spark_faults(str(self.name), where=where):
+            resolved = converter.collectResolvedSparkExpression(self.spark._jsparkSession, self.name.sql, where)
+            condition = converter.convertToIcebergExpression(resolved)
+        with spark_faults(str(self.name)):
+            scan = self._java.newScan().filter(condition).ignoreResiduals()
+            tasks = scan.useSnapshot(self.snapshot_id).planFiles() if self.snapshot_id is not None else None
+            if tasks is not None:
+                iterator = tasks.iterator()
+                while iterator.hasNext():
+                    found.add(str(iterator.next().file().location()))
+                tasks.close()
+        return frozenset(found)
+
+    def statement(self, procedure: str, arguments: Mapping[str, Argument | None]) -> str:
+        """Return the CALL of a procedure on this table."""
+        return call(self.name.catalog, procedure, {"table": self.name.within_catalog, **arguments})
+
+    def run(self, statement: str) -> list[dict[str, Any]]:
+        """Run a statement and return its rows."""
+        with spark_faults(str(self.name)):
+            return [row.asDict() for row in self.spark.sql(statement).collect()]
+
+
+def write_object(spark: SparkSession, catalog: str, uri: str, content: str) -> None:
+    """Write a text to a URI: S3 by Iceberg's S3FileIO with the catalog's own properties, the rest by Hadoop."""
+    jvm: Any = spark._jvm
+    prefix = f"spark.sql.catalog.{catalog}."
+    given = {key.removeprefix(prefix): value for key, value in spark.sparkContext.getConf().getAll() if prefix in key}
+    properties = jvm.java.util.HashMap()
+    for key, value in given.items():
+        properties.put(key, value)
+    hadoop = spark._jsc.hadoopConfiguration()
+    with spark_faults(uri):
+        io = jvm.org.apache.iceberg.CatalogUtil.loadFileIO("org.apache.iceberg.io.ResolvingFileIO", properties, hadoop)
+        stream = io.newOutputFile(uri).createOrOverwrite()
+        try:
+            stream.write(bytearray(content.encode()))
+        finally:
+            stream.close()
+            io.close()
+
+
+def _watched(entries: Iterator[Entry], watch: frozenset[str], seen: set[str] | None) -> Iterator[Entry]:
+    for entry in entries:
+        if seen is not None and entry.path in watch:
+            seen.add(entry.path)
+        yield entry
+
+
+def _entry(row: Mapping[str, Any], field_ids: list[int]) -> Entry:
+    referenced = row.get("referenced")
+    return Entry(
+        path=row["path"],
+        content=row["content"],
+        file_format=row["file_format"],
+        spec_id=row["spec_id"],
+        partition={number: row[f"p{number}"] for number in field_ids},
+        record_count=row["record_count"],
+        size_bytes=row["size_bytes"],
+        sequence_number=row["sequence_number"],
+        snapshot_id=row["snapshot_id"],
+        sort_order_id=row["sort_order_id"],
+        equality_ids=tuple(row.get("equality_ids") or ()),
+        referenced_lower=referenced or _path(row.get("lower")),
+        referenced_upper=referenced or _path(row.get("upper")),
+    )
+
+
+def _path(bound: bytearray | None) -> str | None:
+    return None if bound is None else bytes(bound).decode()
