@@ -14,7 +14,7 @@ import pytest
 from regelate.adapters.telemetry.emf import NAMESPACE, SERVICE
 from regelate.core.measures import METRICS
 from regelate.entrypoints.http import DOCS_PATH, ROUTES
-from regelate.entrypoints.requests import parse_request
+from regelate.entrypoints.requests import Compact, Sweep, parse_request
 from regelate.settings import load_settings
 from tests.deploy.cloudformation import ROOT, conditions_in, names_in, template, walk
 
@@ -170,10 +170,26 @@ def inputs() -> list[str]:
 
 
 @pytest.mark.parametrize("payload", inputs())
-def test_what_a_schedule_sends_is_a_request_that_lands_once(payload: str) -> None:
+def test_what_a_schedule_sends_is_a_request_that_may_come_twice_and_ends_in_time(payload: str) -> None:
     request = parse_request(json.loads(payload))
-    assert request.operation == "COMPACT"
-    assert request.idempotency_key is not None  # type: ignore[union-attr]  # a Compact
+    if isinstance(request, Sweep):
+        assert request.time_budget_seconds is not None
+        assert request.time_budget_seconds <= RESOURCES["WorkerFunction"]["Properties"]["Timeout"] - 300
+    else:
+        assert isinstance(request, Compact)
+        assert request.idempotency_key is not None
+
+
+def test_tables_are_swept_every_day_unless_told_otherwise() -> None:
+    assert PARAMETERS["SweepSchedule"]["Default"] == "rate(1 day)"
+    assert [json.loads(payload)["operation"] for payload in inputs()] == ["SWEEP", "COMPACT"]
+
+
+def test_what_a_schedule_sends_is_played_to_the_handler_as_an_event() -> None:
+    events = [json.loads(path.read_text()) for path in (ROOT / "events").glob("*.json")]
+    for payload in inputs():
+        sent = json.loads(payload)
+        assert any(sent.keys() <= event.keys() and sent["operation"] == event["operation"] for event in events)
 
 
 def test_every_schedule_is_one_that_eventbridge_takes() -> None:

@@ -41,5 +41,5 @@ def test_a_page_is_served_without_calling_an_operation(name: str, kind: str, ser
 def test_there_is_an_event_for_every_operation_and_for_every_source() -> None:
     events = {path.stem: json.loads(path.read_text()) for path in EVENTS}
     assert {event["operation"] for event in events.values() if "operation" in event} == set(OPERATIONS)
-    for source in ("apigw_v1_", "apigw_v2_", "function_url_", "emulator_seed_", "short_form_"):
+    for source in ("apigw_v1_", "apigw_v2_", "function_url_", "emulator_seed_", "scheduler_", "short_form_"):
         assert any(name.startswith(source) for name in events), source
