@@ -46,7 +46,14 @@ class Sweeping:
             max_seconds=limits.max_seconds if time_budget_seconds is None else time_budget_seconds,
         )
         fleet = IcebergAdmin(self.catalog(scope.catalog), defaults={})
-        done = sweep(fleet, scope.holds, lambda ident: _swept(self, scope, ident, dry_run=dry_run), self.clock, budget)
+        done = sweep(
+            fleet,
+            scope.holds,
+            lambda ident: _swept(self, scope, ident, dry_run=dry_run),
+            self.clock,
+            budget,
+            scope.namespace,
+        )
         return answers.swept(done, dry_run=dry_run)
 
 

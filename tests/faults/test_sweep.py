@@ -68,6 +68,11 @@ def test_one_namespace_may_be_swept_alone(stack: Stack, orphans: dict[str, Path]
     assert [ident for ident, path in orphans.items() if path.exists()] == ["default.a", "default.b"]
 
 
+def test_row_23_an_unknown_namespace_is_not_an_empty_one(stack: Stack, orphans: dict[str, Path]) -> None:
+    stack.refused(404, "TABLE_NOT_FOUND", ["nowhere"], request("SWEEP", namespace="nowhere"))
+    assert all(path.exists() for path in orphans.values())
+
+
 def test_the_budget_of_tables_leaves_a_backlog_for_the_next(stack: Stack, orphans: dict[str, Path]) -> None:
     answer = stack.ok("SWEEP", max_tables=2)
     assert (answer["tables_swept"], answer["backlog"]) == (2, 1)

@@ -122,10 +122,18 @@ def sweep(
     sweep_one: Callable[[str], SweptTable],
     clock: Clock,
     budget: SweepBudget,
+    namespace: str | None = None,
 ) -> Swept:
-    """Sweep every table of the `wanted` namespaces within the budget; a fault in one does not stop the others."""
+    """Sweep every table of the `wanted` namespaces, or of one, within the budget; a fault in a table stops no other.
+
+    Errors: NotFound TABLE_NOT_FOUND when the one namespace does not exist.
+    """
     until = clock.monotonic() + budget.max_seconds
-    idents, failed = _idents(fleet, wanted)
+    failed: list[tuple[str, RegelateError]] = []
+    if namespace is None:
+        idents, failed = _idents(fleet, wanted)
+    else:
+        idents = _of(namespace, fleet)
     order = sweep_order(idents, clock.now_ms() // HOUR_MS)
     tables: list[SweptTable] = []
     for ident in order[: budget.max_tables]:
@@ -142,12 +150,16 @@ def _idents(fleet: Fleet, wanted: Callable[[str], bool]) -> tuple[list[str], lis
         if not wanted(namespace):
             continue
         try:
-            idents += [f"{namespace}.{table}" for table in fleet.list_tables(namespace)]
+            idents += _of(namespace, fleet)
         except NotFound:  # dropped since
             continue
         except RegelateError as error:
             failed.append((namespace, error))
     return idents, failed
+
+
+def _of(namespace: str, fleet: Fleet) -> list[str]:
+    return [f"{namespace}.{table}" for table in fleet.list_tables(namespace)]
 
 
 def _guarded(ident: str, sweep_one: Callable[[str], SweptTable]) -> SweptTable:
