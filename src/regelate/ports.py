@@ -10,10 +10,11 @@ from typing import BinaryIO, Protocol
 
 from regelate.core.conflict import CommitWindow
 from regelate.core.ledger import LedgerEntry, TableFacts
+from regelate.core.manifests import ManifestGroup, ManifestSummary
 from regelate.core.measures import Occurrence
 from regelate.core.plan import FileGroup
 from regelate.core.policy import CompactionPolicy, SortField
-from regelate.core.quarantine import Quarantine
+from regelate.core.quarantine import Quarantine, Restoration
 from regelate.core.reachability import StoredFile
 from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
 from regelate.core.schema import Column, TableDefinition
@@ -115,23 +116,6 @@ class TableTotals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restoration:
-    """What an undone expiry brings back, as the specification writes it (JSON texts); snapshots oldest first.
-
-    Each snapshot gets a tag of its own, so that the next expiry does not take it again at once.
-    """
-
-    snapshots: tuple[tuple[int, str], ...]
-    refs: tuple[tuple[str, str], ...] = ()
-    statistics: tuple[str, ...] = ()
-    partition_statistics: tuple[str, ...] = ()
-
-    @property
-    def snapshot_ids(self) -> tuple[int, ...]:
-        return tuple(snapshot_id for snapshot_id, _ in self.snapshots)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotChange:
     """One snapshot to commit on top of a head. Removed data files (path -> the manifest that listed it at planning)
     must be live there, in exactly `removed_entries` manifest entries; `base_manifests` are the manifests known at
@@ -151,6 +135,8 @@ class SnapshotChange:
     dropped_delete_paths: frozenset[str] = frozenset()
     data_sequence_number: int | None = None
     restored: Restoration | None = None
+    manifest_groups: tuple[ManifestGroup, ...] = ()
+    """Manifests of the head to write anew. Such a change adds and removes no file."""
 
     def __post_init__(self) -> None:
         if self.operation == "replace" and self.added and not self.removed:
@@ -178,6 +164,8 @@ class Committer(Protocol):
     def holds_any(self, paths: Sequence[str]) -> bool: ...
     def bearer(self, sequence_number: int) -> int | None: ...
     def lost_refs(self, change: ExpiryChange) -> tuple[str, ...]: ...
+    def manifests(self) -> tuple[ManifestSummary, ...]: ...
+    def dangling_deletes(self) -> frozenset[str]: ...
     def live_tasks(self, rows: object | None = None, key: Sequence[str] = ()) -> tuple[FileScanTask, ...]: ...
     def window(self, base: TableSnapshot, groups: Sequence[FileGroup]) -> CommitWindow: ...
     def try_commit(self, head: Head, change: Change) -> Outcome: ...
@@ -326,6 +314,25 @@ class Reclaimer(Protocol):
     def unreachable(self, listed: Quarantine) -> tuple[StoredFile, ...]: ...
     def delete(self, files: Sequence[StoredFile]) -> tuple[StoredFile, ...]: ...
     def restoration(self, undo_id: str) -> Restoration: ...
+
+
+class OrphanFiles(Protocol):
+    """The files in one table's folder, beside what its metadata reaches; `now_ms` is the store's time.
+
+    `reachable` covers all snapshots, older metadata files, statistics and quarantine lists of the metadata that
+    `refresh` loaded; `refresh` returns that metadata's location.
+    """
+
+    @property
+    def root(self) -> str: ...
+    @property
+    def partition_names(self) -> tuple[str, ...]: ...
+    def check_allowed(self) -> None: ...
+    def listing(self) -> tuple[StoredFile, ...]: ...
+    def now_ms(self) -> int: ...
+    def refresh(self) -> str: ...
+    def reachable(self) -> Iterator[str]: ...
+    def delete(self, files: Sequence[StoredFile]) -> tuple[StoredFile, ...]: ...
 
 
 class Telemetry(Protocol):

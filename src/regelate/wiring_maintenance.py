@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from regelate.core.option_retention import resolve_retention
+from regelate.core.option_retention import resolve_orphan_age, resolve_retention
 from regelate.core.policy import RetentionPolicy
-from regelate.operations import answers
+from regelate.operations import answers, upkeep_answers
 from regelate.ports import Clock
 from regelate.settings import Settings
 from regelate.tenancy import Address
 
 if TYPE_CHECKING:
+    from regelate.adapters.iceberg.manifests import ManifestReader
     from regelate.adapters.iceberg.session import TableSession
 
 Fields = Mapping[str, object]
+
+
+def _any(*names: str) -> Callable[[Fields], bool]:
+    return lambda found: any(found[name] for name in names)
+
+
+def _compacted(found: Fields) -> bool:
+    plan = found.get("plan")
+    return bool(found["compacted"] or (isinstance(plan, Mapping) and plan["groups"]))
+
+
+DID: Mapping[str, Callable[[Fields], bool]] = {
+    "compact": _compacted,
+    "dangling_deletes": _any("delete_files_removed"),
+    "manifests": _any("manifests_replaced"),
+    "expire": _any("snapshots_expired", "files_deleted"),
+    "orphans": _any("orphan_files"),
+    "reclaim": _any("expiries_finished", "files_deleted"),
+}
+"""By step of MAINTAIN, whether an answer says that there was something to do."""
 
 
 class Maintenance:
@@ -27,7 +49,13 @@ class Maintenance:
 
     if TYPE_CHECKING:
 
+        @property
+        def _manifests(self) -> ManifestReader: ...
+        def catalog(self, name: str | None = None) -> Any: ...
         def _session(self, address: Address) -> AbstractContextManager[TableSession]: ...
+        def compact(
+            self, address: Address, options: Mapping[str, Any], *, request_id: str, idempotency_key: str | None
+        ) -> Fields: ...
 
     def expire_snapshots(
         self,
@@ -50,6 +78,87 @@ class Maintenance:
 
         with self._session(address) as session:
             return answers.undone(undo_expiry(session.committer, session.reclaimer, self.clock, undo_id))
+
+    def remove_orphan_files(self, address: Address, *, older_than_hours: float | None, dry_run: bool) -> Fields:
+        from regelate.operations.upkeep import remove_orphan_files
+
+        older_than_ms = resolve_orphan_age(older_than_hours, self.settings.retention_defaults)
+        with self._session(address) as session:
+            found = remove_orphan_files(session.orphans, older_than_ms=older_than_ms, dry_run=dry_run)
+            return upkeep_answers.orphans_removed(found)
+
+    def rewrite_manifests(self, address: Address, *, dry_run: bool) -> Fields:
+        from regelate.operations.upkeep import rewrite_manifests
+
+        with self._session(address) as session:
+            found = rewrite_manifests(
+                session.committer,
+                self.clock,
+                target_size_bytes=session.manifest_target_bytes,
+                run_id=uuid.uuid4().hex,
+                dry_run=dry_run,
+            )
+            return upkeep_answers.manifests_rewritten(found)
+
+    def _remove_dangling_deletes(self, address: Address, *, dry_run: bool) -> Fields:
+        from regelate.operations.upkeep import remove_dangling_deletes
+
+        with self._session(address) as session:
+            run_id = uuid.uuid4().hex
+            found = remove_dangling_deletes(session.committer, self.clock, run_id=run_id, dry_run=dry_run)
+            return upkeep_answers.dangling_removed(found)
+
+    def _reclaim(self, address: Address, *, dry_run: bool) -> Fields:
+        """Sweep this one table: what is left of expiries whose grace is over, and of runs that died."""
+        from regelate.adapters.iceberg.dead_runs import TableLedgers
+        from regelate.operations.sweep import sweep_table
+
+        with self._session(address) as session:
+            session.reclaimer.check_allowed()
+            found = sweep_table(
+                address.ident,
+                TableLedgers(self.catalog(address.catalog), address.ident, self._manifests),
+                session.reclaimer,
+                longest_run_seconds=self.settings.sweep.longest_run_seconds,
+                dry_run=dry_run,
+            )
+        if found.error is not None:
+            raise found.error
+        return upkeep_answers.reclaimed(found)
+
+    def maintain(
+        self, address: Address, options: Mapping[str, Any], *, steps: Sequence[str] | None, dry_run: bool
+    ) -> Fields:
+        """Run the wanted steps, all by default; each loads the table anew. `options`: the fields of the request."""
+        from regelate.operations.maintain import Step, Work, maintain
+
+        retention = self.settings.retention_defaults
+        resolve_orphan_age(options.get("older_than_hours"), retention)  # refused before anything is done
+        with self._session(address) as session:
+            self._retention(
+                session,
+                options.get("retention_hours"),
+                keep=options.get("min_snapshots_to_keep"),
+                grace=options.get("grace_hours"),
+            )
+        runs = self._steps(address, options, dry_run=dry_run)
+        works = [Work(step=s, run=runs[s], did_something=DID[s]) for s in Step if steps is None or s.value in steps]
+        return upkeep_answers.maintained(maintain(works, self.clock), dry_run=dry_run)
+
+    def _steps(
+        self, address: Address, options: Mapping[str, Any], *, dry_run: bool
+    ) -> Mapping[str, Callable[[], Fields]]:
+        compaction = {"force": options.get("force", False), "expire_snapshots": False, "dry_run": dry_run}
+        expiry = {name: options.get(name) for name in ("retention_hours", "min_snapshots_to_keep", "grace_hours")}
+        age = options.get("older_than_hours")
+        return {
+            "compact": lambda: self.compact(address, compaction, request_id="", idempotency_key=None),
+            "dangling_deletes": lambda: self._remove_dangling_deletes(address, dry_run=dry_run),
+            "manifests": lambda: self.rewrite_manifests(address, dry_run=dry_run),
+            "expire": lambda: self.expire_snapshots(address, **expiry, dry_run=dry_run),
+            "orphans": lambda: self.remove_orphan_files(address, older_than_hours=age, dry_run=dry_run),
+            "reclaim": lambda: self._reclaim(address, dry_run=dry_run),
+        }
 
     def _retention(
         self,

@@ -132,7 +132,7 @@ def test_after_an_undo_sequence_numbers_and_times_go_on_from_where_they_were(lak
     assert table.refresh().metadata.last_sequence_number == last + 1
     assert table.metadata.last_updated_ms >= updated
     add_equality_deletes(table, ["id"], [(0,), (30,)])
-    assert [row for row in model_rows(table.refresh()) if row[0] in (0, 30)] == []
+    assert len(model_rows(table.refresh())) == 6
     numbers = [s.sequence_number for s in table.metadata.snapshots]
     assert len(numbers) == len(set(numbers)) == 6
 
@@ -221,6 +221,7 @@ def test_what_is_reached_again_is_not_deleted_though_it_is_listed(lake: Lake, ta
 
 
 def test_a_file_in_an_old_list_and_a_young_one_waits_for_the_young_one(lake: Lake, table: Table) -> None:
+    """An undo that died before it dropped the list, and then the same snapshots expired again."""
     folder = local_path(table.location()) / "metadata" / "regelate" / "quarantine"
     first = lake.expire(table, hours=1, grace=None)["undo_id"]
     text = (folder / f"{first}.json").read_text()
@@ -228,13 +229,14 @@ def test_a_file_in_an_old_list_and_a_young_one_waits_for_the_young_one(lake: Lak
     with table.refresh().manage_snapshots() as manage:
         for name in [n for n in table.refs() if n.startswith("undo-")]:
             manage.remove_tag(name)
-    (folder / f"{first}.json").write_text(text)
-    age(table, 25)
     young = lake.expire(table, hours=1, grace=None)
     assert (young["snapshots_expired"], young["files_deleted"]) == (4, 0)
+    (folder / f"{first}.json").write_text(text)
+    os.utime(folder / f"{first}.json", (0, 0))
     assert lake.expire(table, hours=1, grace=None)["files_deleted"] == 0
     assert list(lists(table)) == [young["undo_id"]]
     assert lake.undo(table, young["undo_id"])["snapshots_restored"] == 4
+    assert sorted(len(rows(table.refresh(), i)) for i in young["snapshot_ids"]) == [2, 4, 6, 8]
 
 
 def test_an_expiry_that_died_before_its_list_was_complete_is_finished_by_the_next(

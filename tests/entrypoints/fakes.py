@@ -207,6 +207,22 @@ class FakeService:
             **NOTHING_QUARANTINED,
         }
 
+    def remove_orphan_files(self, address: Address, **arguments: Any) -> dict[str, object]:
+        self._called("REMOVE_ORPHAN_FILES", address, **arguments)
+        names = ("orphan_files", "orphan_bytes", "young_files", "files_deleted", "bytes_freed")
+        return {"dry_run": arguments["dry_run"], **dict.fromkeys(names, 0), "orphans": []}
+
+    def rewrite_manifests(self, address: Address, **arguments: Any) -> dict[str, object]:
+        self._called("REWRITE_MANIFESTS", address, **arguments)
+        names = ("before", "after", "replaced", "created")
+        counts: dict[str, object] = {f"manifests_{name}": 0 for name in names}
+        return {"dry_run": arguments["dry_run"], **counts, "entries": 0, "commits": 0, "snapshot_id": None}
+
+    def maintain(self, address: Address, options: Mapping[str, Any], **arguments: Any) -> dict[str, object]:
+        self._called("MAINTAIN", address, options=dict(options), **arguments)
+        dry_run = arguments["dry_run"]
+        return {"status": "COMPLETED", "dry_run": dry_run, "steps": [], "bytes_freed": 0, "warnings": []}
+
     def undo_expiry(self, address: Address, undo_id: str) -> dict[str, object]:
         self._called("EXPIRE_SNAPSHOTS", address, undo_id=undo_id)
         counts = {"snapshots_expired": 0, "files_deleted": 0, "bytes_freed": 0}

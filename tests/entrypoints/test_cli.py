@@ -294,6 +294,29 @@ def test_an_expiry_says_how_to_undo_it_and_the_undo_works(run: Run, tmp_path: Pa
     assert "cannot be combined" in run("expire", "shop.orders", "--undo", "17", "--grace-hours", "1").err
 
 
+def test_maintain_says_what_each_step_did_and_orphans_lists_before_it_deletes(run: Run, tmp_path: Path) -> None:
+    orders(run, writes=4)
+    a_month_older(tmp_path)
+    (stray,) = (path.parent / "stray.parquet" for path in [*tmp_path.rglob("*.parquet")][:1])
+    stray.write_bytes(b"x" * 2048)
+    os.utime(stray, (0, 0))
+    out = done(run("orphans", "shop.orders")).out
+    assert out.endswith("stray.parquet\n1 orphan file of shop.orders, 2.0 KB; --delete deletes them.\n")
+    shown = done(run("maintain", "shop.orders", "--dry-run", "--force")).out
+    assert re.search(r"^compact +done +8 files to rewrite$", shown, re.MULTILINE)
+    assert stray.exists()
+    assert done(run("orphans", "shop.orders", "--delete")).out.endswith("; 1 deleted, 2.0 KB freed.\n")
+    before = rows_of(run, "shop.orders")
+    out = done(run("maintain", "shop.orders", "--force")).out
+    assert re.search(r"^compact +done +8 files became 2 files$", out, re.MULTILINE)
+    assert re.search(r"^expire +done +4 snapshots expired, 0 B freed$", out, re.MULTILINE)
+    assert re.search(r"^orphans +nothing to do$", out, re.MULTILINE)
+    assert "  regelate expire shop.orders --undo " in out
+    assert rows_of(run, "shop.orders") == before
+    assert done(run("manifests", "shop.orders")).out.startswith("Nothing to do for shop.orders: ")
+    assert "steps" in run("maintain", "shop.orders", "--steps", "dance").err
+
+
 def test_explain_prints_one_line_for_every_data_file(run: Run) -> None:
     orders(run, writes=3)
     out = done(run("health", "shop.orders", "--explain")).out
@@ -311,6 +334,9 @@ JSON_COMMANDS = [
     ("COMPACT", ["compact", "shop.orders", "--dry-run"]),
     ("COMPACT", ["compact", "shop.orders"]),
     ("EXPIRE_SNAPSHOTS", ["expire", "shop.orders", "--dry-run"]),
+    ("REMOVE_ORPHAN_FILES", ["orphans", "shop.orders"]),
+    ("REWRITE_MANIFESTS", ["manifests", "shop.orders"]),
+    ("MAINTAIN", ["maintain", "shop.orders"]),
     ("DROP_TABLE", ["drop", "shop.orders", "--yes"]),
 ]
 

@@ -25,6 +25,9 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "COMPACT": TABLE,
     "TABLE_HEALTH": TABLE,
     "EXPIRE_SNAPSHOTS": TABLE,
+    "REMOVE_ORPHAN_FILES": TABLE,
+    "REWRITE_MANIFESTS": TABLE,
+    "MAINTAIN": TABLE,
     "SWEEP": {"tenant_id": "t"},
 }
 NOT_BUILT = {
@@ -126,6 +129,10 @@ def test_a_field_that_is_not_built_does_not_exist(operation: str, name: str) -> 
         ("CREATE_TABLE", {"properties": {"a": 1}}, "INVALID_FIELD", "properties.a"),
         ("ALTER_TABLE", {"set_properties": {}}, "MISSING_FIELD", "set_properties"),
         ("EXPIRE_SNAPSHOTS", {"retention_hours": "168"}, "INVALID_FIELD", "retention_hours"),
+        ("EXPIRE_SNAPSHOTS", {"undo": "17", "dry_run": True}, "INVALID_FIELD", "undo"),
+        ("EXPIRE_SNAPSHOTS", {"undo": "../x y"}, "INVALID_FIELD", "undo"),
+        ("MAINTAIN", {"steps": ["dance"]}, "INVALID_FIELD", "steps[0]"),
+        ("MAINTAIN", {"steps": []}, "INVALID_FIELD", "steps"),
         ("EXPIRE_SNAPSHOTS", {"retention_hours": float("nan")}, "INVALID_FIELD", "retention_hours"),
         ("COMPACT", {"verify": "loose"}, "INVALID_FIELD", "verify"),
         ("COMPACT", {"max_cost": 0}, "INVALID_FIELD", "max_cost"),

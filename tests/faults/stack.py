@@ -198,5 +198,8 @@ EVERY_TABLE_OPERATION: Mapping[str, Mapping[str, object]] = {
     "COMPACT": {"force": True},
     "TABLE_HEALTH": {},
     "EXPIRE_SNAPSHOTS": {},
+    "REMOVE_ORPHAN_FILES": {},
+    "REWRITE_MANIFESTS": {},
+    "MAINTAIN": {},
 }
 """The least that each operation needs beside its table; CREATE_TABLE and LIST_TABLES name none that exists."""

@@ -224,6 +224,8 @@ def test_row_33_a_table_that_is_not_for_us_is_refused_by_its_reason_and_untouche
         stack.refused(501, "UNSUPPORTED_TABLE", [word], expiry)
         dry = request("COMPACT", "t", dry_run=True)
         stack.refused(501, "UNSUPPORTED_TABLE", [word], dry)
+        for operation in ("REMOVE_ORPHAN_FILES", "REWRITE_MANIFESTS", "MAINTAIN"):
+            stack.refused(501, "UNSUPPORTED_TABLE", [word], request(operation, "t"))
 
 
 def test_row_33_a_type_that_is_no_version_of_ours_has_is_refused_too(stack: Stack, make: Callable[..., Table]) -> None:

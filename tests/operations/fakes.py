@@ -15,10 +15,11 @@ from typing import Any
 
 from regelate.core.conflict import Ancestry, CommitWindow
 from regelate.core.deletes import DeleteIndex
+from regelate.core.manifests import ManifestSummary
 from regelate.core.measures import Compacted
 from regelate.core.plan import FileGroup
 from regelate.core.policy import GB, CompactionPolicy, PlacementPolicy
-from regelate.core.quarantine import Quarantine
+from regelate.core.quarantine import Quarantine, Restoration
 from regelate.core.reachability import StoredFile
 from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
 from regelate.core.selection import classify, is_small
@@ -37,7 +38,7 @@ from regelate.core.table import (
 )
 from regelate.errors import Conflict, InvariantViolated, NotFound, Unavailable
 from regelate.operations.compact import CompactionTools
-from regelate.ports import Change, ExpiryChange, Head, Outcome, Restoration, TableTotals
+from regelate.ports import Change, ExpiryChange, Head, Outcome, TableTotals
 
 NO_METRICS = ColumnMetrics(value_counts={}, null_counts={}, lower_bounds={}, upper_bounds={})
 BYTES_PER_ROW = 10
@@ -330,6 +331,15 @@ class MemoryCommitter:
         made, state = self.table.bearers.get(sequence_number), self.table.state
         live = {f.snapshot_id for f in (*state.files.values(), *state.deletes.values())}
         return made if made in live or made == self.table.head_id else None
+
+    def manifests(self) -> tuple[ManifestSummary, ...]:
+        return ()
+
+    def dangling_deletes(self) -> frozenset[str]:
+        index = DeleteIndex(self.table.state.deletes.values())
+        for data_file in self.table.state.files.values():
+            index.applicable(data_file)
+        return frozenset(path for path, count in index.references.items() if not count)
 
     def lost_refs(self, change: ExpiryChange) -> tuple[str, ...]:
         return ()

@@ -77,10 +77,10 @@ def _without_positions(shipped: Any) -> Any:
 
 
 def _reachable_from_main(shipped: Any) -> Any:
-    def reached(self: Any, table: Any) -> Any:
+    def reached(table: Any, reader: Any) -> Any:
         head = table.metadata.current_snapshot()
         cut = table.metadata.model_copy(update={"snapshots": [head] if head else []})
-        return shipped(self, Table(table.name(), cut, table.metadata_location, table.io, table.catalog))
+        return shipped(Table(table.name(), cut, table.metadata_location, table.io, table.catalog), reader)
 
     return reached
 
@@ -144,7 +144,7 @@ MUTATIONS: dict[str, Mutation] = {
     "reachable-from-main": Mutation(
         "10",
         "files are kept for the head of main only",
-        ((reclaim.SnapshotReclaimer, "_reached", _reachable_from_main),),
+        ((reclaim, "reached", _reachable_from_main),),
     ),
     "no-fixed-point": Mutation(
         "11",

@@ -43,6 +43,23 @@ class Quarantine:
         return now_ms >= self.deletable_ms
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restoration:
+    """What an undone expiry brings back, as the specification writes it (JSON texts); snapshots oldest first.
+
+    Each snapshot gets a tag of its own, so that the next expiry does not take it again at once.
+    """
+
+    snapshots: tuple[tuple[int, str], ...]
+    refs: tuple[tuple[str, str], ...] = ()
+    statistics: tuple[str, ...] = ()
+    partition_statistics: tuple[str, ...] = ()
+
+    @property
+    def snapshot_ids(self) -> tuple[int, ...]:
+        return tuple(snapshot_id for snapshot_id, _ in self.snapshots)
+
+
 def plan_deletion(
     due: Quarantine, unreachable: Sequence[StoredFile], waiting: Iterable[Quarantine]
 ) -> tuple[StoredFile, ...]:

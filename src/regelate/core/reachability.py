@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote
+from urllib.parse import unquote_plus
 
 _SAME_STORE = {"s3a": "s3", "s3n": "s3", "": "file"}
 _LOCAL = "file"
@@ -142,7 +142,7 @@ class _Reachable:
         for path in paths:
             place = Place.of(path)
             self._by_path.setdefault(place.path, set()).add((place.store, place.authority))
-            self._decoded.setdefault(unquote(place.path), path)
+            self._decoded.setdefault(unquote_plus(place.path), path)
 
     def has(self, place: Place) -> bool:
         """A reachable path without authority names the file wherever it lies, as in Iceberg's `uriComponentMatch`."""
@@ -150,7 +150,7 @@ class _Reachable:
         return any(s == place.store and a in ("", place.authority) for s, a in stores)
 
     def like(self, place: Place) -> str | None:
-        return self._decoded.get(unquote(place.path))
+        return self._decoded.get(unquote_plus(place.path))
 
 
 def _is_hidden(path: str, partitions: tuple[str, ...]) -> bool:
@@ -158,4 +158,4 @@ def _is_hidden(path: str, partitions: tuple[str, ...]) -> bool:
 
 
 def _loose(path: str) -> str:
-    return unquote(Place.of(path).path)
+    return unquote_plus(Place.of(path).path)

@@ -22,8 +22,11 @@ from regelate.entrypoints.requests import (
     ExpireSnapshots,
     HealthCheck,
     ListTables,
+    Maintain,
     NamespaceRequest,
     Query,
+    RemoveOrphanFiles,
+    RewriteManifests,
     Sweep,
     TableHealth,
     TableRequest,
@@ -80,6 +83,11 @@ class Service(Protocol):
         min_snapshots_to_keep: int | None,
         grace_hours: float | None,
         dry_run: bool,
+    ) -> Fields: ...
+    def remove_orphan_files(self, address: Address, *, older_than_hours: float | None, dry_run: bool) -> Fields: ...
+    def rewrite_manifests(self, address: Address, *, dry_run: bool) -> Fields: ...
+    def maintain(
+        self, address: Address, options: Mapping[str, Any], *, steps: Sequence[str] | None, dry_run: bool
     ) -> Fields: ...
     def undo_expiry(self, address: Address, undo_id: str) -> Fields: ...
     def sweep(
@@ -286,6 +294,25 @@ def _sweep(service: Service, request: Sweep, caller: Caller) -> Fields:
     )
 
 
+def _remove_orphan_files(service: Service, request: RemoveOrphanFiles, caller: Caller) -> Fields:
+    return service.remove_orphan_files(
+        _address(service, request, caller), older_than_hours=request.older_than_hours, dry_run=request.dry_run
+    )
+
+
+def _rewrite_manifests(service: Service, request: RewriteManifests, caller: Caller) -> Fields:
+    return service.rewrite_manifests(_address(service, request, caller), dry_run=request.dry_run)
+
+
+def _maintain(service: Service, request: Maintain, caller: Caller) -> Fields:
+    return service.maintain(
+        _address(service, request, caller),
+        given(request, *MAINTAIN_FIELDS),
+        steps=request.steps,
+        dry_run=request.dry_run,
+    )
+
+
 _ACTIONS: Mapping[type[AnyRequest], Callable[[Service, Any, Caller], Fields]] = {
     HealthCheck: _health_check,
     CreateTable: _create_table,
@@ -299,7 +326,11 @@ _ACTIONS: Mapping[type[AnyRequest], Callable[[Service, Any, Caller], Fields]] = 
     TableHealth: _table_health,
     ExpireSnapshots: _expire_snapshots,
     Sweep: _sweep,
+    RemoveOrphanFiles: _remove_orphan_files,
+    RewriteManifests: _rewrite_manifests,
+    Maintain: _maintain,
 }
 _ADDRESSING = (*TableRequest.model_fields, "operation")
 QUERY_FIELDS = tuple(name for name in Query.model_fields if name not in _ADDRESSING)
 COMPACT_FIELDS = tuple(name for name in Compact.model_fields if name not in (*_ADDRESSING, "idempotency_key"))
+MAINTAIN_FIELDS = ("force", "retention_hours", "min_snapshots_to_keep", "grace_hours", "older_than_hours")

@@ -24,6 +24,9 @@ from regelate.entrypoints.fields import (
 from regelate.entrypoints.validation import validated
 from regelate.errors import InvalidRequest
 
+Step = Literal["compact", "dangling_deletes", "manifests", "expire", "orphans", "reclaim"]
+"""The steps of MAINTAIN, in their order."""
+
 
 class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
@@ -237,6 +240,32 @@ class Sweep(Request):
     dry_run: bool = False
 
 
+class RemoveOrphanFiles(TableRequest):
+    """Lists only, unless `dry_run` is false."""
+
+    operation: Literal["REMOVE_ORPHAN_FILES"]
+    older_than_hours: float | None = None
+    dry_run: bool = True
+
+
+class RewriteManifests(TableRequest):
+    operation: Literal["REWRITE_MANIFESTS"]
+    dry_run: bool = False
+
+
+class Maintain(TableRequest):
+    """All steps in the safe order, or those that `steps` names; one that fails does not keep others from running."""
+
+    operation: Literal["MAINTAIN"]
+    steps: list[Step] | None = Field(default=None, min_length=1)
+    force: bool = False
+    retention_hours: float | None = None
+    min_snapshots_to_keep: int | None = None
+    grace_hours: float | None = None
+    older_than_hours: float | None = None
+    dry_run: bool = False
+
+
 AnyRequest = (
     HealthCheck
     | CreateTable
@@ -249,6 +278,9 @@ AnyRequest = (
     | Compact
     | TableHealth
     | ExpireSnapshots
+    | RemoveOrphanFiles
+    | RewriteManifests
+    | Maintain
     | Sweep
 )
 OPERATIONS: Mapping[str, type[AnyRequest]] = {
@@ -262,6 +294,9 @@ OPERATIONS: Mapping[str, type[AnyRequest]] = {
     "QUERY": Query,
     "COMPACT": Compact,
     "TABLE_HEALTH": TableHealth,
+    "REMOVE_ORPHAN_FILES": RemoveOrphanFiles,
+    "REWRITE_MANIFESTS": RewriteManifests,
+    "MAINTAIN": Maintain,
     "EXPIRE_SNAPSHOTS": ExpireSnapshots,
     "SWEEP": Sweep,
 }

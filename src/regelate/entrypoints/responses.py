@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from regelate.entrypoints.log import redacted, safe
+from regelate.entrypoints.requests import Step
 from regelate.entrypoints.validation import validated
 from regelate.errors import RegelateError
 
@@ -252,6 +253,59 @@ class SweepAnswer(Answer):
     tables: list[SweptTable]
 
 
+class OrphanFile(Shape):
+    """`modified_at`: the store's time of its last change."""
+
+    path: str
+    size_bytes: int
+    modified_at: str
+
+
+class RemoveOrphanFilesAnswer(Answer):
+    """`orphans` lists the first hundred. `young_files` are unreachable too, but may belong to a commit under way."""
+
+    dry_run: bool
+    orphan_files: int
+    orphan_bytes: int
+    young_files: int
+    files_deleted: int
+    bytes_freed: int
+    orphans: list[OrphanFile]
+
+
+class RewriteManifestsAnswer(Answer):
+    """What was written anew, or would be in a dry run."""
+
+    dry_run: bool
+    manifests_before: int
+    manifests_after: int
+    manifests_replaced: int
+    manifests_created: int
+    entries: int
+    commits: int
+    snapshot_id: int | None
+
+
+class StepAnswer(Shape):
+    """`result` is what the step's own operation answers; null where it failed, and `error` says why."""
+
+    step: Step
+    status: Literal["DONE", "NOTHING_TO_DO", "FAILED"]
+    seconds: float
+    result: dict[str, Any] | None
+    error: ErrorDetail | None
+
+
+class MaintainAnswer(Answer):
+    """PARTIAL where a step failed, or came to a part of its work."""
+
+    status: Literal["COMPLETED", "PARTIAL"]
+    dry_run: bool
+    steps: list[StepAnswer]
+    bytes_freed: int
+    warnings: list[str]
+
+
 ANSWERS: Mapping[str, type[Answer]] = {
     "HEALTH_CHECK": HealthCheckAnswer,
     "CREATE_TABLE": CreateTableAnswer,
@@ -264,6 +318,9 @@ ANSWERS: Mapping[str, type[Answer]] = {
     "COMPACT": CompactAnswer,
     "TABLE_HEALTH": TableHealthAnswer,
     "EXPIRE_SNAPSHOTS": ExpireSnapshotsAnswer,
+    "REMOVE_ORPHAN_FILES": RemoveOrphanFilesAnswer,
+    "REWRITE_MANIFESTS": RewriteManifestsAnswer,
+    "MAINTAIN": MaintainAnswer,
     "SWEEP": SweepAnswer,
 }
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from regelate.core.policy import RetentionPolicy
-from regelate.core.quarantine import Quarantine, plan_deletion
+from regelate.core.quarantine import Quarantine, Restoration, plan_deletion
 from regelate.core.retention import plan_expiry
 from regelate.core.table import MAIN_BRANCH, RUN_ID
 from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotFound
 from regelate.operations.attempt import attempt
-from regelate.ports import Clock, Committer, ExpiryChange, Head, Reclaimer, Restoration, SnapshotChange
+from regelate.ports import Clock, Committer, ExpiryChange, Head, Reclaimer, SnapshotChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,15 +25,17 @@ from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpd
 from regelate.adapters.iceberg.consistency import check_succession
 from regelate.adapters.iceberg.expiry import expiry_updates
 from regelate.adapters.iceberg.faults import catalog_faults, is_locked
-from regelate.adapters.iceberg.history import ancestry, between
+from regelate.adapters.iceberg.history import ancestry, between, superseded
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.producer import SnapshotProducer
 from regelate.adapters.iceberg.pruning import key_pruner
 from regelate.adapters.iceberg.snapshot import refs_of, snapshot_entries
 from regelate.adapters.iceberg.staging import naming, next_metadata_location
 from regelate.adapters.iceberg.tasks import Entries, check_metadata, check_readable
+from regelate.adapters.iceberg.upkeep import dangling_deletes, manifest_summaries
 from regelate.core.conflict import CommitWindow
 from regelate.core.deletes import DeleteIndex
+from regelate.core.manifests import ManifestSummary
 from regelate.core.plan import FileGroup
 from regelate.core.table import DeleteContent, DeleteFile, FileScanTask, TableSnapshot
 from regelate.errors import InvariantViolated
@@ -150,6 +152,23 @@ class IcebergCommitter:
         return tuple(
             sorted(n for n, r in base.refs.items() if n not in expected and r.snapshot_id in change.snapshot_ids)
         )
+
+    def manifests(self) -> tuple[ManifestSummary, ...]:
+        """Describe the manifests of the head last seen. Errors: Unsupported UNSUPPORTED_TABLE for format version 3."""
+        check_metadata(self._table.metadata)
+        return manifest_summaries(self._table.metadata, self._listed())
+
+    def dangling_deletes(self) -> frozenset[str]:
+        """Return the delete files of the head last seen that apply to no live data file.
+
+        Errors: Unsupported UNSUPPORTED_TABLE for deletion vectors and format version 3.
+        """
+        check_metadata(self._table.metadata)
+        return dangling_deletes(Entries(self._table.metadata, self._table.io, self._reader), self._listed())
+
+    def _listed(self) -> tuple[ManifestFile, ...]:
+        head = self._table.metadata.current_snapshot()
+        return self._reader.manifests(self._table.io, head.manifest_list) if head else ()
 
     def live_tasks(self, rows: object | None = None, key: Sequence[str] = ()) -> tuple[FileScanTask, ...]:
         """Return the live files of the head last seen, with their deletes; with `rows`, those that may hold their
@@ -303,17 +322,6 @@ def _holds(answered: TableMetadata, base: TableMetadata, updates: Iterable[Table
     listed = {s.snapshot_id for s in answered.snapshots}
     added = {u.snapshot.snapshot_id for u in updates if isinstance(u, AddSnapshotUpdate)}
     return answered.table_uuid == base.table_uuid and added <= listed
-
-
-def superseded(base: TableMetadata, current: TableMetadata) -> list[str]:
-    """Return the metadata files that a commit dropped from the log, where the table wants such files deleted.
-
-    Iceberg's `write.metadata.delete-after-commit.enabled` (TableProperties, 1.10; default false).
-    """
-    if current.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true":
-        return []
-    kept = {entry.metadata_file for entry in current.metadata_log}
-    return [entry.metadata_file for entry in base.metadata_log if entry.metadata_file not in kept]
 
 
 def _missing_inputs(

@@ -25,8 +25,9 @@ from pyiceberg.table.update import (
     ValidatableTableRequirement,
 )
 
+from regelate.core.quarantine import Restoration
 from regelate.errors import NotAllowed
-from regelate.ports import ExpiryChange, Restoration
+from regelate.ports import ExpiryChange
 
 UNDO_TAG = "undo-"
 

@@ -30,3 +30,14 @@ def between(metadata: TableMetadata, base_id: int) -> tuple[int, ...]:
         found.append(snapshot.snapshot_id)
         snapshot = by_id.get(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
     return tuple(reversed(found))
+
+
+def superseded(base: TableMetadata, current: TableMetadata) -> list[str]:
+    """Return the metadata files that a commit dropped from the log, where the table wants such files deleted.
+
+    Iceberg's `write.metadata.delete-after-commit.enabled` (TableProperties, 1.10; default false).
+    """
+    if current.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true":
+        return []
+    kept = {entry.metadata_file for entry in current.metadata_log}
+    return [entry.metadata_file for entry in base.metadata_log if entry.metadata_file not in kept]

@@ -165,6 +165,16 @@ class ManifestFiles:
             manifests.append(writer.to_manifest_file())
         return manifests
 
+    def write_one(self, content: ManifestContent, spec_id: int, entries: Iterable[ManifestEntry]) -> list[ManifestFile]:
+        """Write entries into one manifest, however large; none where there are no entries."""
+        listed = list(entries)
+        if not listed:
+            return []
+        with self._writer(content, spec_id) as writer:
+            for entry in listed:
+                writer.add_entry(entry)
+        return [writer.to_manifest_file()]
+
     def _writer(self, content: ManifestContent, spec_id: int) -> ManifestWriter:
         metadata = self._table.metadata
         number = next(self._numbers)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pyiceberg.manifest import (
@@ -41,6 +41,7 @@ from regelate.adapters.iceberg.manifest_writing import ManifestFiles, merge_mani
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.native import native_data_file
 from regelate.adapters.iceberg.summary import snapshot_summary
+from regelate.adapters.iceberg.upkeep import write_group
 from regelate.core.table import MAIN_BRANCH
 from regelate.errors import Conflict, InvariantViolated
 from regelate.ports import Ledger, SnapshotChange
@@ -85,12 +86,18 @@ class SnapshotProducer:
         """Write the metadata files of one attempt; `written` lists them, also when a fault cuts the work short."""
         head = self._metadata.current_snapshot()
         listed = self._reader.manifests(self._table.io, head.manifest_list) if head else ()
-        edit = self._edit(listed, change)
+        regrouped = {path for group in change.manifest_groups for path in group.paths}
+        edit = self._edit([m for m in listed if m.manifest_path not in regrouped], change)
         files = ManifestFiles(self._table, change.snapshot_id, uuid.uuid4(), self._ledger.record, self._others)
         self.written = files.written
-        manifests = [*self._added(files, change), *self._rewritten(files, edit), *edit.carried]
-        manifests = merge_manifests(manifests, files, self._reader, self._metadata.properties)
-        self._drop_merged(files, {m.manifest_path for m in manifests})
+        if change.manifest_groups:
+            by_path = {m.manifest_path: m for m in listed}
+            made = [m for g in change.manifest_groups for m in write_group(files, self._reader, by_path, g)]
+            manifests, counts = [*made, *edit.carried], _manifest_counts(made, edit.carried, regrouped)
+        else:
+            manifests, counts = [*self._added(files, change), *self._rewritten(files, edit), *edit.carried], {}
+            manifests = merge_manifests(manifests, files, self._reader, self._metadata.properties)
+            self._drop_merged(files, {m.manifest_path for m in manifests})
         sequence_number = self._metadata.next_sequence_number()
         files.written.append(files.list_path)
         with write_manifest_list(
@@ -111,6 +118,7 @@ class SnapshotProducer:
             summary=Summary(
                 Operation(change.operation),
                 **snapshot_summary(self._metadata, change, edit.gone_entries(), (head.summary or {}) if head else None),
+                **counts,
             ),
             schema_id=self._metadata.current_schema_id,
         )
@@ -191,6 +199,18 @@ class SnapshotProducer:
             ]
             manifests += files.write(content, spec_id, entries)
         return manifests
+
+
+def _manifest_counts(
+    made: Sequence[ManifestFile], kept: Sequence[ManifestFile], replaced: Collection[str]
+) -> dict[str, str]:
+    """Return what Iceberg's `BaseRewriteManifests` (1.10) says in its summary."""
+    return {
+        "manifests-created": str(len(made)),
+        "manifests-kept": str(len(kept)),
+        "manifests-replaced": str(len(replaced)),
+        "entries-processed": str(sum(m.existing_files_count or 0 for m in made)),
+    }
 
 
 def _check_removed(edit: _Edit, change: SnapshotChange) -> None:

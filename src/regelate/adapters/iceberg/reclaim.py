@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
-from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
 from regelate.adapters.iceberg.expiry import check_gc
@@ -23,14 +21,13 @@ from regelate.adapters.iceberg.quarantine import (
     statistics_in,
     with_files,
 )
+from regelate.adapters.iceberg.reached import all_manifests, reached, reached_by
 from regelate.adapters.iceberg.store import ObjectStore
 from regelate.adapters.iceberg.tasks import check_metadata
-from regelate.core.quarantine import Quarantine
+from regelate.core.quarantine import Quarantine, Restoration
 from regelate.core.reachability import StoredFile, plan_reclaim
-from regelate.errors import Conflict, DataUnavailable
-from regelate.ports import ExpiryChange, Restoration
-
-log = logging.getLogger(__name__)
+from regelate.errors import Conflict
+from regelate.ports import ExpiryChange
 
 
 class SnapshotReclaimer:
@@ -119,27 +116,9 @@ class SnapshotReclaimer:
         return QuarantineLists(self._store, quarantine_folder(self._seen().metadata))
 
     def _reached_by(self, document: Document) -> dict[str, int]:
-        """Return path -> bytes of all that expired snapshots need. What cannot be read any more is left to be found as
-        an orphan file; lists of manifests count no bytes, because metadata does not say them."""
-        io = self._seen().io
-        found: dict[str, int] = statistics_in(document)
-        manifests: dict[str, ManifestFile] = {}
-        for snapshot in snapshots_in(document):
-            found[snapshot.manifest_list] = 0
-            try:
-                manifests |= {m.manifest_path: m for m in self._reader.manifests(io, snapshot.manifest_list)}
-            except DataUnavailable as error:
-                log.warning("an expired snapshot cannot be read: %s", error)
-        kept = {m.manifest_path for m in self._manifests(self._load())}
-        for path, manifest in manifests.items():
-            if path not in kept:  # what a kept manifest names is reached by definition
-                found[path] = manifest.manifest_length
-                try:
-                    entries = self._reader.all_entries(io, manifest)
-                    found |= {e.data_file.file_path: e.data_file.file_size_in_bytes for e in entries}
-                except DataUnavailable as error:
-                    log.warning("an expired manifest cannot be read: %s", error)
-        return found
+        known = {m.manifest_path for m in all_manifests(self._load(), self._reader)}
+        snapshots = snapshots_in(document)
+        return {**statistics_in(document), **reached_by(self._seen().io, self._reader, snapshots, known=known)}
 
     def _unreached(self, candidates: dict[str, int]) -> tuple[StoredFile, ...]:
         table = self._load()
@@ -150,23 +129,4 @@ class SnapshotReclaimer:
                 "the table was dropped and made again meanwhile; nothing was deleted",
                 retryable=False,
             )
-        return plan_reclaim(candidates, self._reached(table)) if candidates else ()
-
-    def _reached(self, table: Table) -> Iterator[str]:
-        """Yield every path that the table's metadata reaches, from what is cheap to know to what is not."""
-        metadata = table.metadata
-        yield table.metadata_location
-        yield from (entry.metadata_file for entry in metadata.metadata_log)
-        yield from (s.statistics_path for s in (*metadata.statistics, *metadata.partition_statistics))
-        yield from (s.manifest_list for s in metadata.snapshots)
-        manifests = tuple(self._manifests(table))
-        yield from (m.manifest_path for m in manifests)
-        for manifest in manifests:
-            yield from (e.data_file.file_path for e in self._reader.entries(table.io, manifest))
-
-    def _manifests(self, table: Table) -> Iterable[ManifestFile]:
-        found: dict[str, ManifestFile] = {}
-        for path in {s.manifest_list for s in table.metadata.snapshots}:
-            for manifest in self._reader.manifests(table.io, path):
-                found.setdefault(manifest.manifest_path, manifest)
-        return found.values()
+        return plan_reclaim(candidates, reached(table, self._reader)) if candidates else ()

@@ -17,8 +17,10 @@ from pyiceberg.transforms import IdentityTransform
 from regelate.adapters.iceberg.catalogs import open_table
 from regelate.adapters.iceberg.committer import IcebergCommitter
 from regelate.adapters.iceberg.ledger import LONGEST_RUN_SECONDS, RunLedger
+from regelate.adapters.iceberg.manifest_writing import TARGET_SIZE, TARGET_SIZE_DEFAULT, whole
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.neighbours import Neighbours
+from regelate.adapters.iceberg.orphans import TableOrphans
 from regelate.adapters.iceberg.outputs import TableOutputs, local_path
 from regelate.adapters.iceberg.reclaim import SnapshotReclaimer
 from regelate.adapters.iceberg.snapshot import SnapshotReader
@@ -92,6 +94,10 @@ class TableSession:
         return self.properties.get("write.parquet.compression-codec", "zstd")
 
     @property
+    def manifest_target_bytes(self) -> int:
+        return whole(self.properties, TARGET_SIZE, TARGET_SIZE_DEFAULT)
+
+    @property
     def sort_fields(self) -> tuple[SortField, ...]:
         """The table's own sort order as a policy takes it; empty when it is unsorted or sorted by a transform."""
         order, schema = self.table.sort_order(), self.table.schema()
@@ -136,6 +142,10 @@ class TableSession:
     def views_of(self, metadata: TableMetadata) -> GroupViewWriter:
         """Return views of a later state of the table, for work that follows the head."""
         return GroupViewWriter(metadata, self.folder / "views")
+
+    @cached_property
+    def orphans(self) -> TableOrphans:
+        return TableOrphans(lambda: open_table(self._catalog, self._ident), self._manifests, Neighbours(self._catalog))
 
     @cached_property
     def reclaimer(self) -> SnapshotReclaimer:

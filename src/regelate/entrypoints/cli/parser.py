@@ -23,6 +23,7 @@ exit codes:
 REGELATE_HOME (default ./lake) is the folder of the embedded lake; REGELATE_CONFIG names another config.json.
 """
 NS_TABLE = "NS.TABLE"
+_GRACE = "undo is possible for so long; 0 deletes the files at once"
 
 
 class Parser(argparse.ArgumentParser):
@@ -58,7 +59,7 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"regelate {__version__}")
     _add_global(parser, top=True)
     commands = parser.add_subparsers(dest="run", metavar="COMMAND", parser_class=Parser)
-    for add in (_tables, _rows, _health, _compaction, _expiry, _doors, _demo, _pipeline):
+    for add in (_tables, _rows, _health, _compaction, _expiry, _upkeep, _doors, _demo, _pipeline):
         add(commands)
     return parser
 
@@ -182,8 +183,7 @@ def _expiry(commands: Any) -> None:
     )
     expire.add_argument("--retention-hours", type=reader(texts.hours), metavar="H", help="keep younger snapshots")
     expire.add_argument("--min-snapshots-to-keep", type=reader(texts.whole()), metavar="N")
-    grace = "undo is possible for so long; 0 deletes the files at once"
-    expire.add_argument("--grace-hours", type=reader(texts.hours), metavar="H", help=grace)
+    expire.add_argument("--grace-hours", type=reader(texts.hours), metavar="H", help=_GRACE)
     expire.add_argument("--dry-run", action="store_true", help="only say what would go")
     expire.add_argument("--undo", metavar="ID", help="bring the snapshots of an earlier expiry back")
     sweep = _command(
@@ -197,6 +197,33 @@ def _expiry(commands: Any) -> None:
     sweep.add_argument("--max-tables", type=reader(texts.whole(1)), metavar="N", help="look at so many tables at most")
     sweep.add_argument("--time-budget-seconds", type=reader(float), metavar="S", help="begin no table after so long")
     sweep.add_argument("--dry-run", action="store_true", help="only say what would go")
+
+
+def _upkeep(commands: Any) -> None:
+    orphans = _command(
+        commands,
+        "orphans",
+        "list the files in a table's folder that nothing needs",
+        more="A file that is younger may belong to a commit under way and is left out.",
+    )
+    orphans.add_argument("--older-than-hours", type=reader(texts.hours), metavar="H", help="default and least: 72")
+    orphans.add_argument("--delete", action="store_true", help="delete them; without this they are only listed")
+    manifests = _command(commands, "manifests", "merge a table's small manifests, clustered by partition")
+    manifests.add_argument("--dry-run", action="store_true", help="only say what would be written anew")
+    maintain = _command(
+        commands,
+        "maintain",
+        "do all that keeps a table small",
+        more="In this order: compact, dangling_deletes, manifests, expire, orphans, reclaim (files whose grace is\n"
+        "over). A step that fails does not keep the others from running.",
+    )
+    maintain.add_argument("--steps", type=reader(texts.names), metavar="A,B", help="only these")
+    maintain.add_argument("--force", action="store_true", help="merge any 2 small files, whatever the thresholds")
+    maintain.add_argument("--retention-hours", type=reader(texts.hours), metavar="H", help="keep younger snapshots")
+    maintain.add_argument("--min-snapshots-to-keep", type=reader(texts.whole()), metavar="N")
+    maintain.add_argument("--grace-hours", type=reader(texts.hours), metavar="H", help=_GRACE)
+    maintain.add_argument("--older-than-hours", type=reader(texts.hours), metavar="H", help="age of orphan files")
+    maintain.add_argument("--dry-run", action="store_true", help="only say what would be done")
 
 
 def _doors(commands: Any) -> None:

@@ -1,0 +1,121 @@
+"""What maintenance asks of a head: its manifests in short, its dangling delete files, its entries in order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import PrimitiveType
+
+from regelate.adapters.iceberg.manifest_writing import ManifestFiles, schema_for
+from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.adapters.iceberg.tasks import Entries
+from regelate.core.deletes import DeleteIndex
+from regelate.core.manifests import Edge, ManifestGroup, ManifestSummary
+from regelate.errors import InvariantViolated
+
+FIRST: Edge = (-1, None)
+LAST: Edge = (1, None)
+
+
+def manifest_summaries(metadata: TableMetadata, manifests: Sequence[ManifestFile]) -> tuple[ManifestSummary, ...]:
+    """Describe manifests by what their list says of them."""
+    return tuple(_summary(metadata, manifest) for manifest in manifests)
+
+
+def _summary(metadata: TableMetadata, manifest: ManifestFile) -> ManifestSummary:
+    lower, upper = _range(metadata, manifest)
+    return ManifestSummary(
+        path=manifest.manifest_path,
+        holds_deletes=manifest.content == ManifestContent.DELETES,
+        spec_id=manifest.partition_spec_id,
+        size_bytes=manifest.manifest_length,
+        live_entries=(manifest.added_files_count or 0) + (manifest.existing_files_count or 0),
+        dead_entries=manifest.deleted_files_count or 0,
+        lower=lower,
+        upper=upper,
+    )
+
+
+def _range(metadata: TableMetadata, manifest: ManifestFile) -> tuple[Edge | None, Edge | None]:
+    """Return the range of the first partition field. Nulls come first and NaN last, as `_key` sorts them."""
+    spec = metadata.specs()[manifest.partition_spec_id]
+    if not spec.fields or not manifest.partitions:
+        return None, None
+    found = manifest.partitions[0]
+    kind = spec.partition_type(schema_for(spec, metadata)).fields[0].field_type
+    if not isinstance(kind, PrimitiveType):
+        return None, None
+    low = None if found.lower_bound is None else from_bytes(kind, found.lower_bound)
+    high = None if found.upper_bound is None else from_bytes(kind, found.upper_bound)
+    lower = FIRST if found.contains_null else LAST if low is None else (0, low)
+    upper = LAST if found.contains_nan else FIRST if high is None else (0, high)
+    return lower, upper
+
+
+def dangling_deletes(entries: Entries, manifests: Sequence[ManifestFile]) -> frozenset[str]:
+    """Return the live delete files that apply to no live data file of these manifests. Data files are streamed."""
+    index = DeleteIndex(entries.delete_files(manifests))
+    if not index.references:
+        return frozenset()
+    for _, data_file in entries.data_files(manifests):
+        index.applicable(data_file)
+    return frozenset(path for path, count in index.references.items() if not count)
+
+
+def write_group(
+    files: ManifestFiles, reader: ManifestReader, listed: Mapping[str, ManifestFile], group: ManifestGroup
+) -> list[ManifestFile]:
+    """Write the live entries of a group anew, sorted by partition; snapshot ids and sequence numbers stay.
+
+    Errors: InvariantViolated MANIFEST_NOT_LISTED, ENTRIES_LOST when not every entry came through.
+    """
+    missing = [path for path in group.paths if path not in listed]
+    if missing:
+        raise InvariantViolated("MANIFEST_NOT_LISTED", f"a manifest to rewrite is not in the head: {missing[0]}")
+    content = ManifestContent.DELETES if group.holds_deletes else ManifestContent.DATA
+    entries = [_existing(e) for path in group.paths for e in reader.entries(files.io, listed[path])]
+    entries.sort(key=_key)  # stable: within a partition the order of the table stays
+    outputs = [m for part in _even(entries, group.outputs) for m in files.write_one(content, group.spec_id, part)]
+    written = sum(m.existing_files_count or 0 for m in outputs)
+    if written != len(entries) or len(entries) != group.entries:
+        raise InvariantViolated(
+            "ENTRIES_LOST", f"{group.entries} entries were planned, {len(entries)} read and {written} written"
+        )
+    return outputs
+
+
+def _existing(entry: ManifestEntry) -> ManifestEntry:
+    return ManifestEntry.from_args(
+        status=ManifestEntryStatus.EXISTING,
+        snapshot_id=entry.snapshot_id,
+        sequence_number=entry.sequence_number,
+        file_sequence_number=entry.file_sequence_number,
+        data_file=entry.data_file,
+    )
+
+
+def _key(entry: ManifestEntry) -> tuple[tuple[int, object], ...]:
+    values = entry.data_file.partition
+    return tuple(_edge(values[i]) for i in range(len(values)))
+
+
+def _edge(value: object) -> tuple[int, object]:
+    """Never compare a null or a NaN with a value: the rank decides, and equal ranks compare equal stand-ins."""
+    if value is None:
+        return (-1, 0)
+    if isinstance(value, float) and math.isnan(value):
+        return (1, 0)
+    return (0, value)
+
+
+def _even(entries: Sequence[ManifestEntry], parts: int) -> Iterator[Iterable[ManifestEntry]]:
+    size, larger = divmod(len(entries), parts)
+    start = 0
+    for number in range(parts):
+        end = start + size + (number < larger)
+        yield entries[start:end]
+        start = end

@@ -1,0 +1,75 @@
+"""MAINTAIN: the steps of one table's upkeep in the safe order, each with a result of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from regelate.errors import InvariantViolated, RegelateError
+from regelate.ports import Clock
+
+Fields = Mapping[str, object]
+
+
+class Step(StrEnum):
+    """In the safe order: what a step leaves over, a later one clears away."""
+
+    COMPACT = "compact"
+    DANGLING_DELETES = "dangling_deletes"
+    MANIFESTS = "manifests"
+    EXPIRE = "expire"
+    ORPHANS = "orphans"
+    RECLAIM = "reclaim"
+
+
+class StepStatus(StrEnum):
+    DONE = "DONE"
+    NOTHING_TO_DO = "NOTHING_TO_DO"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One step as it can be run, and whether an answer of it says that something was done."""
+
+    step: Step
+    run: Callable[[], Fields]
+    did_something: Callable[[Fields], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    step: Step
+    status: StepStatus
+    seconds: float
+    result: Fields | None = None
+    error: RegelateError | None = None
+
+
+def maintain(works: Sequence[Work], clock: Clock) -> tuple[StepResult, ...]:
+    """Run the steps in the safe order, whatever order they come in. One that fails does not hide the others.
+
+    Errors: where every step failed, the error of the first.
+    """
+    order = list(Step)
+    results = tuple(_done(work, clock) for work in sorted(works, key=lambda w: order.index(w.step)))
+    first = next((r.error for r in results if r.error is not None), None)
+    if first is not None and all(r.error is not None for r in results):
+        raise first
+    return results
+
+
+def _done(work: Work, clock: Clock) -> StepResult:
+    started = clock.monotonic()
+    try:
+        result = work.run()
+    except Exception as error:  # noqa: BLE001  the other steps have their own results
+        told = error if isinstance(error, RegelateError) else _unexpected(error)
+        return StepResult(step=work.step, status=StepStatus.FAILED, seconds=clock.monotonic() - started, error=told)
+    status = StepStatus.DONE if work.did_something(result) else StepStatus.NOTHING_TO_DO
+    return StepResult(step=work.step, status=status, seconds=clock.monotonic() - started, result=result)
+
+
+def _unexpected(error: Exception) -> RegelateError:
+    return InvariantViolated("ENGINE_FAULT", f"{type(error).__name__}: {error}")
