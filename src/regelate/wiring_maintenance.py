@@ -13,6 +13,7 @@ from regelate.operations import answers, upkeep_answers
 from regelate.ports import Clock
 from regelate.settings import Settings
 from regelate.tenancy import Address
+from regelate.wiring_sweep import swept_table
 
 if TYPE_CHECKING:
     from regelate.adapters.iceberg.manifests import ManifestReader
@@ -110,18 +111,9 @@ class Maintenance:
 
     def _reclaim(self, address: Address, *, dry_run: bool) -> Fields:
         """Sweep this one table: what is left of expiries whose grace is over, and of runs that died."""
-        from regelate.adapters.iceberg.dead_runs import TableLedgers
-        from regelate.operations.sweep import sweep_table
-
         with self._session(address) as session:
             session.reclaimer.check_allowed()
-            found = sweep_table(
-                address.ident,
-                TableLedgers(self.catalog(address.catalog), address.ident, self._manifests),
-                session.reclaimer,
-                longest_run_seconds=self.settings.sweep.longest_run_seconds,
-                dry_run=dry_run,
-            )
+            found = swept_table(self, session, address, dry_run=dry_run)
         if found.error is not None:
             raise found.error
         return upkeep_answers.reclaimed(found)

@@ -11,10 +11,10 @@ from regelate.operations import answers
 from regelate.tenancy import Address, Scope
 
 if TYPE_CHECKING:
-    from regelate.adapters.clock import SystemClock
     from regelate.adapters.iceberg.manifests import ManifestReader
     from regelate.adapters.iceberg.session import TableSession
     from regelate.operations.sweep import SweptTable
+    from regelate.ports import Clock
     from regelate.settings import Settings
 
 
@@ -22,8 +22,9 @@ class Parts(Protocol):
     """What a sweep takes from the Application."""
 
     settings: Settings
-    clock: SystemClock
 
+    @property
+    def clock(self) -> Clock: ...
     @property
     def _manifests(self) -> ManifestReader: ...
     def catalog(self, name: str | None = None) -> Any: ...
@@ -58,17 +59,22 @@ class Sweeping:
 
 
 def _swept(parts: Parts, scope: Scope, ident: str, *, dry_run: bool) -> SweptTable:
-    from regelate.adapters.iceberg.dead_runs import TableLedgers
-    from regelate.operations.sweep import sweep_table
-
     address = Address(
         tenant_id=scope.tenant_id, catalog=scope.catalog, ident=ident, table=ident.rpartition(SEPARATOR)[2]
     )
     with parts._session(address) as session:
-        return sweep_table(
-            ident,
-            TableLedgers(parts.catalog(scope.catalog), ident, parts._manifests),
-            session.reclaimer,
-            longest_run_seconds=parts.settings.sweep.longest_run_seconds,
-            dry_run=dry_run,
-        )
+        return swept_table(parts, session, address, dry_run=dry_run)
+
+
+def swept_table(parts: Parts, session: TableSession, address: Address, *, dry_run: bool) -> SweptTable:
+    """Sweep one loaded table."""
+    from regelate.adapters.iceberg.dead_runs import TableLedgers
+    from regelate.operations.sweep import sweep_table
+
+    return sweep_table(
+        address.ident,
+        TableLedgers(parts.catalog(address.catalog), address.ident, parts._manifests),
+        session.reclaimer,
+        longest_run_seconds=parts.settings.sweep.longest_run_seconds,
+        dry_run=dry_run,
+    )

@@ -58,7 +58,9 @@ def test_the_package_runs_by_spark_submit_with_pyspark_alone(
     archive, program = pack(tmp_path / "dist")[:2]
     alone = tmp_path / "alone"
     alone.mkdir()
-    site = Path(pytest.importorskip("pyspark").__file__).parents[1]
+    import pyspark
+
+    site = Path(pyspark.__file__).parents[1]
     for package in ("pyspark", "py4j"):
         (alone / package).symlink_to(site / package)
     make_events(name)  # type: ignore[operator]

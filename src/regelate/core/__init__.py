@@ -11,5 +11,6 @@ bounds       column bounds, decoded to compare        conflict    what happened 
 stats        what the world is told                   retention   which snapshots may go
 trigger      when a write looks for small files       predicate   a query's filter
 measures     what is counted and measured of it all
+time_ranges  when a partition's time is over
 census       live files counted, candidates kept      plan_report a plan as JSON-ready fields
 """

@@ -73,17 +73,6 @@ class Verdict:
     dropped: tuple[DroppedGroup, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitResult:
-    """What one commit came to. `snapshot_id` is None when nothing was left to commit."""
-
-    snapshot_id: int | None
-    attempts: int
-    dropped: tuple[DroppedGroup, ...] = ()
-    rebased_over: tuple[int, ...] = ()
-    already_done: bool = False
-
-
 def judge(groups: Sequence[FileGroup], window: CommitWindow) -> Verdict:
     """Keep the groups that the window leaves valid, drop the others with the file that decided it.
 

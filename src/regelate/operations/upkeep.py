@@ -39,9 +39,8 @@ def rewrite_manifests(
     """
     committer.head()
     before = len(committer.manifests())
-    groups = plan_manifest_rewrite(committer.manifests(), target_size_bytes)
     if dry_run:
-        return _planned(before, groups)
+        return _planned(before, plan_manifest_rewrite(committer.manifests(), target_size_bytes))
     landed: list[SnapshotChange] = []
     for number in range(ROUNDS):
 

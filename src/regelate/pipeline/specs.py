@@ -17,11 +17,11 @@ from typing import Any
 from urllib.parse import quote_plus
 
 from regelate.core.table import Partition
+from regelate.core.time_ranges import ends_at_ms, partition_ends_at_ms
 from regelate.pipeline.names import quoted
 from regelate.pipeline.sql import text
 
 NULL_TEXT = "null"
-_DAY_MS, _HOUR_MS = 24 * 3600 * 1000, 3600 * 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIZED = re.compile(r"(bucket|truncate)\[(\d+)\]")
 _FUNCTIONS = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
@@ -74,13 +74,8 @@ class Spec:
         )
 
     def _ends_at_ms(self, values: Sequence[object]) -> int | None:
-        """Fields of one column narrow each other; of several time columns, the last to end ends the partition."""
-        by_source: dict[tuple[str, ...], int] = {}
-        for field, value in zip(self.fields, values, strict=True):
-            end = _end_ms(field, value)
-            if end is not None:
-                by_source[field.source] = min(end, by_source.get(field.source, end))
-        return max(by_source.values(), default=None)
+        fields = zip(self.fields, values, strict=True)
+        return partition_ends_at_ms((f.source, ends_at_ms(f.transform, f.source_type, v)) for f, v in fields)
 
     def predicate(self, catalog: str, partition: Partition) -> str | None:
         """Return a row filter of Spark SQL that selects exactly this partition; None where none can be written."""
@@ -180,27 +175,6 @@ def _float_text(value: float) -> str:
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     return repr(value)
-
-
-def _end_ms(field: SpecField, value: object) -> int | None:
-    """Return the end (exclusive, UTC) of the time range that a partition value covers, None where it covers none."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        return None
-    if field.transform == "hour":
-        return (value + 1) * _HOUR_MS
-    if field.transform == "day" or (field.transform == "identity" and field.source_type == "date"):
-        return (value + 1) * _DAY_MS
-    if field.transform in ("month", "year"):
-        return _month_start_ms(value + 1 if field.transform == "month" else (value + 1) * 12)
-    return None
-
-
-def _month_start_ms(months: int) -> int | None:
-    years, month = divmod(months, 12)
-    try:
-        return (date(1970 + years, month + 1, 1) - date(1970, 1, 1)).days * _DAY_MS
-    except (OverflowError, ValueError):
-        return None
 
 
 def _condition(catalog: str, field: SpecField, value: Any) -> str | None:

@@ -10,7 +10,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
-from pyiceberg.types import strtobool
 
 from regelate.adapters.iceberg.catalogs import open_table
 from regelate.adapters.iceberg.faults import catalog_faults
@@ -18,7 +17,7 @@ from regelate.adapters.iceberg.purge import FileList, delete_files
 from regelate.adapters.iceberg.schema import columns_of, same_columns, schema_of
 from regelate.adapters.iceberg.snapshot import refs_of
 from regelate.adapters.iceberg.spec import describe_order, describe_spec, order_of, spec_of
-from regelate.adapters.iceberg.table_properties import LOCATION, check_changes, check_new_table
+from regelate.adapters.iceberg.table_properties import LOCATION, check_changes, check_new_table, gc_enabled
 from regelate.adapters.iceberg.tasks import check_metadata
 from regelate.core.names import split_ident
 from regelate.core.schema import TableDefinition
@@ -32,7 +31,6 @@ WRITE_PROPERTIES: Mapping[str, str] = {
     TableProperties.METADATA_PREVIOUS_VERSIONS_MAX: "100",
 }
 """Set at creation: many small commits must not leave a manifest and a metadata file each, for ever."""
-GC_ENABLED = "gc.enabled"
 MAX_ATTEMPTS = 5
 BASE_DELAY_SECONDS = 0.1
 
@@ -132,7 +130,7 @@ class IcebergAdmin:
                 self._catalog.drop_table(_identifier(ident))
             return
         table = open_table(self._catalog, ident)
-        if not strtobool(table.metadata.properties.get(GC_ENABLED, "true")):
+        if not gc_enabled(table.metadata.properties):
             raise NotAllowed(
                 "GC_DISABLED", f"{ident} has gc.enabled=false: its files may be shared; drop it without purge"
             )

@@ -107,7 +107,7 @@ class IcebergCommitter:
         snapshot = self._table.metadata.current_snapshot()
         if snapshot is None:
             return TableTotals(files=0, size_bytes=0, manifests=0)
-        manifests = self._reader.manifests(self._table.io, snapshot.manifest_list)
+        manifests = self._listed()
         summary = dict(snapshot.summary.additional_properties) if snapshot.summary else {}
         files, size = summary.get("total-data-files"), summary.get("total-files-size")
         deletes = summary.get("total-delete-files", "")
@@ -119,12 +119,12 @@ class IcebergCommitter:
 
     def holds_any(self, paths: Sequence[str]) -> bool:
         """Say whether any of these data files is live at the head last seen."""
-        head, wanted = self._table.metadata.current_snapshot(), set(paths)
-        if head is None or not wanted:
+        wanted = set(paths)
+        if not wanted:
             return False
         return any(
             entry.data_file.file_path in wanted
-            for manifest in self._reader.manifests(self._table.io, head.manifest_list)
+            for manifest in self._listed()
             if manifest.content == ManifestContent.DATA
             for entry in self._reader.entries(self._table.io, manifest)
         )
@@ -173,11 +173,7 @@ class IcebergCommitter:
     def live_tasks(self, rows: object | None = None, key: Sequence[str] = ()) -> tuple[FileScanTask, ...]:
         """Return the live files of the head last seen, with their deletes; with `rows`, those that may hold their
         keys."""
-        metadata = self._table.metadata
-        head = metadata.current_snapshot()
-        if head is None:
-            return ()
-        manifests = self._reader.manifests(self._table.io, head.manifest_list)
+        metadata, manifests = self._table.metadata, self._listed()
         entries = Entries(metadata, self._table.io, self._reader)
         index = DeleteIndex(entries.delete_files(manifests))
         pruner = key_pruner(rows, key, metadata) if rows is not None else None
@@ -196,10 +192,8 @@ class IcebergCommitter:
         if base_id is None:
             raise InvariantViolated("NO_BASE", "a rewrite was planned on a table without a snapshot")
         lost_specs = frozenset(g.partition.spec_id for g in groups) - metadata.specs().keys()
-        if lost_specs:  # there is no telling then what a partition is: the judge has to refuse
-            manifests: tuple[ManifestFile, ...] = ()
-        else:
-            manifests = self._reader.manifests(self._table.io, head.manifest_list) if head else ()
+        # with a lost spec there is no telling what a partition is: the judge has to refuse
+        manifests = () if lost_specs else self._listed()
         entries = Entries(metadata, self._table.io, self._reader)
         live_deletes = {d.path: d for d in entries.delete_files(manifests)}
         known = {d.path for d in base.delete_files}

@@ -17,6 +17,7 @@ from regelate.adapters.iceberg.ledger import FOLDER, FORMAT
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.neighbours import folders_of
 from regelate.adapters.iceberg.store import ObjectStore
+from regelate.adapters.iceberg.table_properties import gc_enabled
 from regelate.core.ledger import LedgerEntry, TableFacts
 from regelate.core.reachability import StoredFile
 
@@ -56,7 +57,7 @@ class TableLedgers:
         return TableFacts(
             table_uuid=str(metadata.table_uuid),
             folders=folders_of(metadata),
-            gc_enabled=metadata.properties.get("gc.enabled", "true").lower() != "false",
+            gc_enabled=gc_enabled(metadata.properties),
         )
 
     def existing(self, paths: Collection[str]) -> Mapping[str, int]:

@@ -25,6 +25,7 @@ from pyiceberg.table.update import (
     ValidatableTableRequirement,
 )
 
+from regelate.adapters.iceberg.table_properties import gc_enabled
 from regelate.core.quarantine import Restoration
 from regelate.errors import NotAllowed
 from regelate.ports import ExpiryChange
@@ -115,7 +116,7 @@ def _tag(snapshot_id: int) -> SetSnapshotRefUpdate:
 
 def check_gc(metadata: TableMetadata) -> None:
     """Refuse on `gc.enabled=false`: the files may belong to another table or to a catalog's own GC (Nessie)."""
-    if metadata.properties.get("gc.enabled", "true").lower() == "false":
+    if not gc_enabled(metadata.properties):
         raise NotAllowed(
             "GC_DISABLED",
             "gc.enabled=false: this table's files must not be deleted from here; on Nessie use its own GC tool",

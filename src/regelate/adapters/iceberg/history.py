@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyiceberg.table.metadata import TableMetadata
 
+from regelate.adapters.iceberg.table_properties import gc_enabled
 from regelate.core.conflict import Ancestry
 
 
@@ -17,7 +18,7 @@ def ancestry(metadata: TableMetadata, base_id: int) -> Ancestry:
         snapshot = by_id.get(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
     if base_id in by_id:
         return Ancestry.ROLLED_BACK
-    only_head = len(by_id) == 1 and metadata.properties.get("gc.enabled", "true").lower() == "false"
+    only_head = len(by_id) == 1 and not gc_enabled(metadata.properties)
     return Ancestry.HEAD_ONLY if only_head else Ancestry.EXPIRED
 
 

@@ -7,7 +7,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote_plus
@@ -28,14 +28,13 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, IcebergType, PrimitiveType, TimestampType, TimestamptzType, TimeType, UUIDType
 
 from regelate.core.table import Partition
+from regelate.core.time_ranges import ends_at_ms, partition_ends_at_ms
 
 NULL_TEXT = "null"
 TABLES_KEPT = 64
 """Specs whose partitions stay cached; each holds at most PARTITIONS_KEPT of them."""
 PARTITIONS_KEPT = 20_000
 LONGEST_FOLDER_NAME = 200
-_DAY_MS = 24 * 3600 * 1000
-_HOUR_MS = 3600 * 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -138,13 +137,8 @@ class _Partitions:
         return "/".join(_folder_name(part) for part in path.split("/"))
 
     def _ends_at_ms(self, values: tuple[Any, ...]) -> int | None:
-        """Fields of one column narrow each other; of several time columns, the last to end ends the partition."""
-        by_source: dict[int, int] = {}
-        for field, kind, value in zip(self._spec.fields, self._types, values, strict=False):
-            end = ends_at_ms(field, kind, value)
-            if end is not None:
-                by_source[field.source_id] = min(end, by_source.get(field.source_id, end))
-        return max(by_source.values(), default=None)
+        fields = zip(self._spec.fields, self._types, values, strict=False)
+        return partition_ends_at_ms((f.source_id, ends_at_ms(str(f.transform), str(kind), v)) for f, kind, v in fields)
 
 
 def _folder_name(part: str) -> str:
@@ -172,32 +166,6 @@ def value_text(field: PartitionField, source_type: IcebergType | None, value: An
     except (OverflowError, ValueError):
         pass  # a date beyond year 9999, which Python cannot write: its ordinal still names it
     return str(value)
-
-
-def ends_at_ms(field: PartitionField, source_type: IcebergType | None, value: Any) -> int | None:
-    """Return the end (exclusive, UTC) of the time range that a partition value covers, None where it covers none."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        return None
-    transform = field.transform
-    if isinstance(transform, HourTransform):
-        return (value + 1) * _HOUR_MS
-    if isinstance(transform, DayTransform) or (
-        isinstance(transform, IdentityTransform) and isinstance(source_type, DateType)
-    ):
-        return (value + 1) * _DAY_MS
-    if isinstance(transform, MonthTransform):
-        return _month_start_ms(value + 1)
-    if isinstance(transform, YearTransform):
-        return _month_start_ms((value + 1) * 12)
-    return None
-
-
-def _month_start_ms(months: int) -> int | None:
-    years, month = divmod(months, 12)
-    try:
-        return (date(1970 + years, month + 1, 1) - date(1970, 1, 1)).days * _DAY_MS
-    except (OverflowError, ValueError):
-        return None
 
 
 def _plain_text(source_type: IcebergType | None, value: Any) -> str:

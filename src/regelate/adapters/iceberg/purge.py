@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.neighbours import folders_of
 from regelate.adapters.iceberg.quarantine import QuarantineLists, quarantine_folder
+from regelate.adapters.iceberg.reached import all_manifests
 from regelate.adapters.iceberg.store import ObjectStore, own_folder
 from regelate.errors import DataUnavailable
 
@@ -34,14 +35,12 @@ class FileList:
     @classmethod
     def of(cls, table: Table) -> FileList:
         """Read the manifest lists of all snapshots. Errors: DataUnavailable METADATA_CORRUPT."""
-        metadata, reader = table.metadata, ManifestReader()
-        lists = tuple({s.manifest_list: None for s in metadata.snapshots})
-        manifests = {m.manifest_path: m for path in lists for m in reader.manifests(table.io, path)}
+        metadata = table.metadata
         return cls(
             folders=folders_of(metadata),
             quarantined=_quarantined(table),
-            manifests=tuple(manifests.values()),
-            manifest_lists=lists,
+            manifests=tuple(all_manifests(table, ManifestReader())),
+            manifest_lists=tuple(dict.fromkeys(s.manifest_list for s in metadata.snapshots)),
             metadata_files=(
                 *(s.statistics_path for s in (*metadata.statistics, *metadata.partition_statistics)),
                 *(entry.metadata_file for entry in metadata.metadata_log),

@@ -100,6 +100,14 @@ def _check_names(names: Iterable[str]) -> None:
             raise _invalid(name, "belongs to the catalog's configuration, not to a table")
 
 
+def gc_enabled(properties: Mapping[str, str]) -> bool:
+    """Say whether a table lets its files be deleted.
+
+    As Iceberg's `PropertyUtil.propertyAsBoolean` (1.10) reads it: anything but `true` forbids it.
+    """
+    return properties.get("gc.enabled", "true").lower() == "true"
+
+
 def _parts(location: str) -> tuple[str, ...] | None:
     """Return store, authority and path segments in one spelling, or None for a doubtful one."""
     if not location.isprintable() or _DOUBTFUL & set(location):
