@@ -115,7 +115,7 @@ requirements: ## regenerate requirements/*.txt with uv (UPGRADE=--upgrade takes 
 	$(COMPILE) $(UPGRADE) --no-annotate --all-extras pyproject.toml requirements/build.in -o requirements/constraints.txt
 	$(CUT) requirements/build.in -o requirements/build.txt
 	$(CUT) pyproject.toml -o requirements/base.txt
-	$(CUT) pyproject.toml --extra dev --extra demo --extra otel --extra report -o requirements/dev.txt
+	$(CUT) pyproject.toml --extra aws --extra dev --extra demo --extra otel --extra report -o requirements/dev.txt
 	$(CUT) pyproject.toml --extra aws -o requirements/aws.txt
 	$(CUT) pyproject.toml --extra aws --extra otel -o requirements/otel.txt
 	$(CUT) pyproject.toml --extra spark -o requirements/spark.txt

@@ -16,7 +16,8 @@ from tests.entrypoints.fakes import REPOSITORY, FakeService, LambdaContext
 
 HEAVY = (
     "boto3",
-    "botocore",
+    "botocore.loaders",
+    "botocore.session",
     "duckdb",
     "numpy",
     "pandas",
@@ -26,6 +27,7 @@ HEAVY = (
     "rich",
     "sqlalchemy",
 )
+"""Of botocore, Powertools imports the package itself (half a millisecond) to put its name into the user agent."""
 PROGRAM = """
 import json, sys
 from regelate.handler import lambda_handler
