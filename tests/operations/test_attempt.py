@@ -33,7 +33,11 @@ def table() -> MemoryTable:
 
 
 def run(
-    committer: MemoryCommitter, clock: CountingClock | None = None, run_id: str | None = "run", decide: Any = None
+    committer: MemoryCommitter,
+    clock: CountingClock | None = None,
+    run_id: str | None = "run",
+    decide: Any = None,
+    patience_seconds: float = 0.0,
 ) -> Attempted:
     """Commit an empty snapshot of this run, with an id of its own on every attempt."""
 
@@ -41,7 +45,14 @@ def run(
         summary = {} if run_id is None else {RUN_ID: run_id}
         return SnapshotChange(operation="append", snapshot_id=committer.new_snapshot_id(), summary=summary)
 
-    return attempt(committer, clock or CountingClock(), decide or empty, run_id=run_id, jitter=lambda: 0.5)
+    return attempt(
+        committer,
+        clock or CountingClock(),
+        decide or empty,
+        run_id=run_id,
+        patience_seconds=patience_seconds,
+        jitter=lambda: 0.5,
+    )
 
 
 def snapshots_of_the_run(table: MemoryTable) -> list[int]:
@@ -84,6 +95,24 @@ def test_who_loses_to_commits_of_others_goes_on_longer_than_on_a_head_that_does_
             run(committer, clock)
     assert (committer.attempts, len(clock.sleeps)) == (min(races + 1, MAX_RACES), races)
     assert max(clock.sleeps) <= MAX_DELAY_SECONDS * 1.5
+
+
+def test_what_is_dear_to_make_again_loses_races_as_long_as_its_patience_lasts(table: MemoryTable) -> None:
+    races = [lambda: table.append("x", [3])] * 100
+    clock, committer = CountingClock(), MemoryCommitter(table, meanwhile=races[: 2 * MAX_RACES])
+    assert run(committer, clock, patience_seconds=60).attempts == 2 * MAX_RACES + 1
+    assert clock.seconds < 60
+    clock, committer = CountingClock(), MemoryCommitter(table, meanwhile=races)
+    with pytest.raises(Conflict):
+        run(committer, clock, run_id="another", patience_seconds=60)
+    assert 60 <= clock.seconds < 60 + 1.5 * MAX_DELAY_SECONDS
+
+
+def test_patience_is_not_for_a_head_that_does_not_move(table: MemoryTable) -> None:
+    committer = MemoryCommitter(table, script=["refused"] * 9)
+    with pytest.raises(Conflict):
+        run(committer, patience_seconds=60)
+    assert committer.attempts == MAX_ATTEMPTS
 
 
 def test_after_five_lost_races_the_caller_may_plan_again(table: MemoryTable) -> None:

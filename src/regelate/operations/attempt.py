@@ -17,7 +17,8 @@ from regelate.ports import Change, Clock, Committer, ExpiryChange, Head, Outcome
 MAX_ATTEMPTS = 5
 """On a head that does not move: refused or unanswered, and nobody else came in between."""
 MAX_RACES = 16
-"""In all. Who loses to a commit of another is right on the next head too; beside twenty writers five are not enough."""
+"""Before patience is asked for. Who loses to a commit of another is right on the next head too; beside twenty writers
+five are not enough."""
 BASE_DELAY_SECONDS = 0.1
 MAX_DELAY_SECONDS = 1.6
 """The pause before jitter, from the fifth attempt on."""
@@ -44,11 +45,13 @@ def attempt(
     decide: Callable[[Head], Change | None],
     *,
     run_id: str | None = None,
+    patience_seconds: float = 0.0,
     jitter: Callable[[], float] = random.random,
 ) -> Attempted:
     """Commit what `decide` makes of each head until it lands: at most 16 attempts, 5 of them on an unmoved head.
 
-    They are 100 ms x 2^n apart, at most 1.6 s, with jitter.
+    They are 100 ms x 2^n apart, at most 1.6 s, with jitter. Races are lost beyond the sixteenth only while
+    `patience_seconds` last, for what would be dear to make again.
 
     Errors: Conflict COMMIT_CONFLICT when every attempt lost; what `decide` raises; CommitStateUnknown when nobody
     knows, and then only: after any other error no attempt of this loop can be in the table.
@@ -56,11 +59,12 @@ def attempt(
     sent = _Sent(committer, clock)
     head = committer.head()
     number = stuck = 0
+    patient_until = clock.monotonic() + patience_seconds
     while True:
         earlier = sent.found(head, run_id)
         if earlier is not None:
             return replace(earlier, attempts=number)
-        if number == MAX_RACES or stuck == MAX_ATTEMPTS:
+        if stuck == MAX_ATTEMPTS or (number >= MAX_RACES and clock.monotonic() >= patient_until):
             break
         with sent.guarding(head):
             change = decide(head)

@@ -34,6 +34,9 @@ from regelate.ports import (
     Telemetry,
 )
 
+PATIENCE_SECONDS = 60.0
+"""To lose races in: waiting is cheaper than rewriting the files once more."""
+
 Progress = Callable[[int, int], None]
 
 
@@ -176,7 +179,7 @@ def _committed(
 
     every_output = [f.path for r in results for f in r.added]
     try:
-        done = attempt(tools.committer, tools.clock, decide, run_id=command.run_id)
+        done = attempt(tools.committer, tools.clock, decide, run_id=command.run_id, patience_seconds=PATIENCE_SECONDS)
     except CommitStateUnknown:
         raise
     except Exception:
