@@ -1,4 +1,7 @@
-"""Every run has a HOME of its own: no catalog configuration and no DuckDB extension of the user changes a test."""
+"""Every run has a HOME of its own: no catalog configuration and no DuckDB extension of the user changes a test.
+
+Hypothesis has one profile, for all tests.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,10 @@ import shutil
 import tempfile
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("regelate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("regelate")  # property tests judge answers, never time: a busy machine turns none of them red
 
 HOME_OF_THIS_RUN = pytest.StashKey[str]()
 SETTINGS_OF_THE_USER = ("PYICEBERG_", "REGELATE_", "XDG_")

@@ -93,7 +93,7 @@ def test_a_header_that_makes_no_sense_is_damage_of_its_column(layout: str) -> No
 CONTENT = {layout: written(layout) for layout in LAYOUTS}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(layout=st.sampled_from(list(LAYOUTS)), at=st.floats(0, 1, exclude_max=True), mask=st.integers(1, 255))
 def test_no_damage_ends_the_check_and_what_pyarrow_refuses_for_its_checksum_is_refused(
     layout: str, at: float, mask: int
@@ -117,7 +117,6 @@ def fault_of_pyarrow(content: bytes) -> str:
     return ""
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_garbage_is_left_to_the_reader(content: bytes) -> None:
     for text in (content, b"PAR1" + content, b"PAR1" + content + b"PAR1"):

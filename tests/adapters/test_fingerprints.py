@@ -119,7 +119,7 @@ def multiset(rows: Sequence[Any]) -> list[str]:
     return sorted(map(repr, rows))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(left=st.lists(VALUES, max_size=6), right=st.lists(VALUES, max_size=6), seed=st.randoms(use_true_random=False))
 def test_fingerprints_are_equal_exactly_where_the_rows_are_the_same_multiset(
     tmp_path_factory: pytest.TempPathFactory, left: list[Any], right: list[Any], seed: Any

@@ -382,6 +382,20 @@ def test_nothing_is_deleted_where_gc_is_disabled(dead: HookedApplication) -> Non
     assert files(load(dead)) == before
 
 
+def test_a_drop_with_purge_takes_what_dead_runs_left_and_their_entries(dead: HookedApplication) -> None:
+    table = load(dead)
+    dead.drop_table(address(IDENT), purge=True)
+    assert [path for path in local_path(table.location()).rglob("*") if path.is_file()] == []
+
+
+def test_a_drop_with_purge_spares_the_runs_of_the_table_that_was_here_before(dead: HookedApplication) -> None:
+    entries, loose = ledger(load(dead)), loose_files(load(dead))
+    dead.drop_table(address(IDENT), purge=False)
+    dead.create_table(address(IDENT), NEW, if_not_exists=False)
+    dead.drop_table(address(IDENT), purge=True)
+    assert all(path.exists() for path in (*entries, *loose))
+
+
 @pytest.mark.parametrize(("content", "verdict"), [
     (b"", EntryVerdict.NOTHING_LEFT),
     (b'{"format":1,"run":"r","pa', EntryVerdict.NOTHING_LEFT),

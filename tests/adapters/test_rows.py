@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
@@ -184,7 +184,7 @@ def every_type_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("every-type")
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(RECORDS, st.sampled_from([(), (("string", "bucket[2]"), ("double", "identity")), (("timestamptz", "month"),)]))
 def test_what_is_sent_as_json_is_what_pyiceberg_reads(
     every_type_folder: Path, records: list[dict[str, Any]], spec: tuple[tuple[str, str], ...]

@@ -511,7 +511,7 @@ def applied(model: list[Row], step: str, batch: list[Row]) -> list[Row]:
     return [*model, *batch]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_any_sequence_of_writes_and_compactions_equals_the_model(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, list[tuple[int, str | None]]]]

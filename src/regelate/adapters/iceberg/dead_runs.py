@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from regelate.adapters.iceberg.catalogs import open_table
@@ -47,7 +48,7 @@ class TableLedgers:
             return ()
         now_ms = store.now_ms(folder)
         with storage_faults():
-            found = [self._entry(file, (now_ms - file.modified_ms) / 1000) for file in listed]
+            found = [read_entry(self._table.io, file, (now_ms - file.modified_ms) / 1000) for file in listed]
         return tuple(entry for entry in found if entry is not None)
 
     def facts(self) -> TableFacts:
@@ -88,23 +89,6 @@ class TableLedgers:
     def drop(self, entry: LedgerEntry) -> None:
         self._delete(entry.location)
 
-    def _entry(self, file: StoredFile, age_seconds: float) -> LedgerEntry | None:
-        try:
-            with self._table.io.new_input(file.path).open() as source:
-                content = _parsed(source.read())
-        except FileNotFoundError:  # its run ended just now
-            return None
-        run = content.get("run") or file.path.rpartition("/")[2].rpartition("-")[0]
-        return LedgerEntry(
-            location=file.path,
-            run=str(run),
-            table_uuid=content.get("table_uuid"),
-            paths=tuple(content.get("paths", ())),
-            age_seconds=age_seconds,
-            lives_seconds=float(content.get("lives_seconds", 0.0)),
-            newer_format=content.get("format", FORMAT) != FORMAT,
-        )
-
     def _size(self, path: str) -> int | None:
         try:
             return len(self._table.io.new_input(path))
@@ -120,6 +104,25 @@ class TableLedgers:
             log.warning("cannot delete %s: %s", path, error)
             return False
         return True
+
+
+def read_entry(io: FileIO, file: StoredFile, age_seconds: float) -> LedgerEntry | None:
+    """Read one entry; None where its run ended just now, and it is gone."""
+    try:
+        with io.new_input(file.path).open() as source:
+            content = _parsed(source.read())
+    except FileNotFoundError:
+        return None
+    run = content.get("run") or file.path.rpartition("/")[2].rpartition("-")[0]
+    return LedgerEntry(
+        location=file.path,
+        run=str(run),
+        table_uuid=content.get("table_uuid"),
+        paths=tuple(content.get("paths", ())),
+        age_seconds=age_seconds,
+        lives_seconds=float(content.get("lives_seconds", 0.0)),
+        newer_format=content.get("format", FORMAT) != FORMAT,
+    )
 
 
 def _parsed(content: bytes) -> Mapping[str, Any]:

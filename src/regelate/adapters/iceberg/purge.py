@@ -11,6 +11,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
+from regelate.adapters.iceberg.dead_runs import read_entry
+from regelate.adapters.iceberg.faults import storage_faults
+from regelate.adapters.iceberg.ledger import FOLDER as LEDGER_FOLDER
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.neighbours import folders_of
 from regelate.adapters.iceberg.quarantine import QuarantineLists, quarantine_folder
@@ -24,10 +27,11 @@ DELETIONS_IN_FLIGHT = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileList:
-    """What to delete, in this order: what expiry left, the files of manifests, manifests, manifest lists, metadata."""
+    """What to delete, in this order: what expiry and dead runs left, the files of manifests, manifests, their lists,
+    metadata."""
 
     folders: tuple[str, ...]
-    quarantined: tuple[str, ...]
+    remembered: tuple[str, ...]
     manifests: tuple[ManifestFile, ...]
     manifest_lists: tuple[str, ...]
     metadata_files: tuple[str, ...]
@@ -38,7 +42,7 @@ class FileList:
         metadata = table.metadata
         return cls(
             folders=folders_of(metadata),
-            quarantined=_quarantined(table),
+            remembered=_remembered(table),
             manifests=tuple(all_manifests(table, ManifestReader())),
             manifest_lists=tuple(dict.fromkeys(s.manifest_list for s in metadata.snapshots)),
             metadata_files=(
@@ -55,7 +59,7 @@ def delete_files(io: FileIO, files: FileList) -> None:
     The table is dropped by then: what is left behind is an orphan, no fault of the caller's.
     """
     steps: tuple[Iterable[str], ...] = (
-        files.quarantined,
+        files.remembered,
         _content(io, files.manifests),
         (m.manifest_path for m in files.manifests),
         files.manifest_lists,
@@ -68,12 +72,25 @@ def delete_files(io: FileIO, files: FileList) -> None:
                 tuple(pool.map(lambda path: _delete(io, path), batch))
 
 
-def _quarantined(table: Table) -> tuple[str, ...]:
-    """Return the files that expiry has listed and not deleted yet, and then everything of ours beside the metadata."""
-    store = ObjectStore(table.io)
-    lists = QuarantineLists(store, quarantine_folder(table.metadata)).all(str(table.metadata.table_uuid))
-    listed = tuple(f.path for q in lists for f in q.files or ())
-    return (*listed, *(f.path for f in store.files(own_folder(table.metadata))))
+def _remembered(table: Table) -> tuple[str, ...]:
+    """Return what expiry listed and what runs entered in the ledger, then our own objects beside the metadata.
+
+    Entries of another table, which stood in this place before and may live on elsewhere, stay, and so do its files.
+    """
+    store, uuid = ObjectStore(table.io), str(table.metadata.table_uuid)
+    lists = QuarantineLists(store, quarantine_folder(table.metadata)).all(uuid)
+    own = store.files(own_folder(table.metadata))
+    with storage_faults():
+        read = [
+            read_entry(table.io, f, 0.0) for f in own if f"/{LEDGER_FOLDER}/" in f.path and f.path.endswith(".json")
+        ]
+    entries = [entry for entry in read if entry is not None]
+    foreign = {entry.location for entry in entries if entry.table_uuid not in (None, uuid)}
+    return (
+        *(f.path for q in lists for f in q.files or ()),
+        *(path for entry in entries if entry.table_uuid == uuid for path in entry.paths),
+        *(f.path for f in own if f.path not in foreign),
+    )
 
 
 def _begins_with(path: str, folder: str) -> bool:
