@@ -24,7 +24,7 @@ CUT := $(COMPILE) --generate-hashes --constraints requirements/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup-spark demo test sim sim-mutations test-concurrency test-spark t9 lint bench serve postman validate test-rie golden requirements clean
+.PHONY: help install setup-spark demo test sim sim-mutations test-concurrency test-catalogs test-spark t9 lint bench serve postman validate test-rie golden requirements clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,10 +55,13 @@ demo: install ## heal a table of real flights before your eyes
 	$(BIN)/regelate demo
 
 test: install ## run the tests, all but the slow ones and those on Spark
-	$(BIN)/python -m pytest -n 2 -m "not slow and not spark and not rie" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not slow and not spark and not rie and not catalogs" $(PYTEST_ARGS)
 
 test-concurrency: install ## up to 20 processes on SQLite and on Iceberg's REST catalog (needs a JDK and mvn)
 	$(BIN)/python -m tests.concurrency
+
+test-catalogs: install ## run the tests on real catalog servers: Iceberg's REST catalog (needs a JDK and mvn)
+	$(BIN)/python -m pytest tests/catalogs -m catalogs $(PYTEST_ARGS)
 
 test-spark: setup-spark ## run the tests on Spark, in one session (a Java comes with setup-spark)
 	$(BIN)/python -m pytest tests/pipeline -m spark $(PYTEST_ARGS)
