@@ -95,9 +95,10 @@ postman/node_modules/.installed: postman/package.json postman/package-lock.json
 	@cd postman && $(call thrice,npm ci)
 	@touch $@
 
-validate: install $(SAM)/.installed ## template.yaml: sam validate, its linter, and our own tests of it
+validate: install $(SAM)/.installed ## template.yaml and the CronJob: sam validate, its linter, schemas, our own tests
 	$(SAM_ENVIRONMENT) $(SAM)/bin/sam validate --template template.yaml
 	$(SAM_ENVIRONMENT) $(SAM)/bin/sam validate --template template.yaml --lint
+	$(SAM)/bin/kubernetes-validate -k 1.34 --strict integrations/kubernetes/cronjob.yaml
 	$(BIN)/python -m pytest tests/deploy
 
 test-rie: install $(SAM)/.installed ## every file of events/ through the real Lambda emulator

@@ -162,6 +162,48 @@ def test_a_table_of_ours_is_compacted_to_the_sizes_of_the_config(load: Load) -> 
     assert (policy.target_file_size_bytes, policy.min_file_size_bytes) == (256 * MB, 64 * MB)
 
 
+# Another catalog in the place of the default one
+
+
+def uri(text: str) -> dict[str, str]:
+    return {"REGELATE_CATALOG_URI": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("http://localhost:1", "rest"),
+        ("https://catalog", "rest"),
+        ("sqlite:////x/c.db", "sql"),
+        ("postgresql+psycopg2://db/c", "sql"),
+    ],
+)
+def test_the_uri_of_the_environment_takes_the_place_of_the_default_catalog(load: Load, text: str, kind: str) -> None:
+    name, catalog = load(None, uri(text)).catalog()
+    assert (name, catalog.type, catalog.properties["uri"]) == ("local", kind, text)
+
+
+def test_a_catalog_of_the_same_type_keeps_what_the_file_says_of_it_and_another_only_the_namespaces(load: Load) -> None:
+    rest = {"type": "rest", "uri": "http://old", "token": SECRET, "namespace_template": "{tenant_id}__{namespace}"}
+    same = load(None, uri("http://new"), catalogs={"a": rest}).catalog()[1]
+    assert same.properties == {"type": "rest", "uri": "http://new", "token": SECRET}
+    other = load(None, uri("sqlite:////c.db") | {"REGELATE_HOME": "/h"}, catalogs={"a": rest}).catalog()[1]
+    assert other.properties == {"type": "sql", "uri": "sqlite:////c.db", "warehouse": "/h/warehouse"}
+    assert same.multi_tenant
+    assert other.multi_tenant
+
+
+def test_only_the_default_catalog_gives_way_to_the_uri(load: Load) -> None:
+    settings = load(None, uri("http://new"), catalogs={"a": LOCAL, "b": LOCAL}, default_catalog="b")
+    assert (settings.catalog("a")[1].type, settings.catalog()[1].type) == ("sql", "rest")
+
+
+def test_a_uri_of_no_known_kind_stops_the_start_without_being_told(load: Load) -> None:
+    with pytest.raises(SettingsError, match="REGELATE_CATALOG_URI") as caught:
+        load(None, uri(f"ftp://{SECRET}"))
+    assert SECRET not in str(caught.value)
+
+
 # Which file, which environment
 
 

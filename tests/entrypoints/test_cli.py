@@ -156,6 +156,8 @@ print("imported", sorted(roots - sys.stdlib_module_names - {"regelate"}))
     [
         (["compact"], "NS.TABLE"),
         (["compact", "."], "NS.TABLE"),
+        (["compact", "--table", "."], "--table"),
+        (["compact", "s.t", "--table", "s.t"], "--table"),
         (["compact", "s.t", "--max-files", "0"], "--max-files"),
         (["compact", "s.t", "--max-files", "many"], "--max-files"),
         (["compact", "s.t", "--partition", "month"], "--partition"),
@@ -221,6 +223,18 @@ def test_what_the_service_refuses_about_a_flag_names_the_flag_too(
 
 
 # The line
+
+
+def test_the_table_may_be_a_flag_and_the_catalog_a_uri(run: Run, tmp_path: Path) -> None:
+    orders(run, writes=3)
+    uri = f"sqlite:///{tmp_path}/lake/catalog.db"
+    (tmp_path / "elsewhere").mkdir()
+    os.chdir(tmp_path / "elsewhere")
+    assert "NOT_FOUND" in run("health", "--table", "shop.orders").err
+    healed = done(run("compact", "--catalog-uri", uri, "--table", "shop.orders", "--selection", "small-files"))
+    assert "6 files became 2 files" in healed.out
+    written = run("write", "-", "--table", "shop.orders", "--catalog-uri", uri, stdin=json_lines({"id": 7}))
+    assert done(written).out.startswith("Wrote 1 row to shop.orders")
 
 
 def test_a_table_is_made_filled_looked_at_healed_and_asked(run: Run) -> None:

@@ -19,13 +19,16 @@ _PLACEHOLDER = re.compile(r"\$\{([^}]*)(\}?)")
 _NAME_AND_DEFAULT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.ASCII | re.DOTALL)
 _TOP_LEVEL = ("defaults", "environments")
 _MOST_FAULTS = 5
+_CATALOG_URI = "REGELATE_CATALOG_URI"
+_TYPES_BY_SCHEME: Mapping[str, str] = {"http": "rest", "https": "rest", "sqlite": "sql", "postgresql": "sql"}
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """Load the configuration of the environment that REGELATE_ENVIRONMENT names (default: development).
 
-    The file is REGELATE_CONFIG, else config.json in the working directory, else what is built in. Unknown keys are
-    refused in every environment of the file, types and clashes in the chosen one. Raises SettingsError INVALID_CONFIG.
+    The file is REGELATE_CONFIG, else config.json in the working directory, else what is built in. REGELATE_CATALOG_URI
+    takes the place of the default catalog. Unknown keys are refused in every environment of the file, types and clashes
+    in the chosen one. Raises SettingsError INVALID_CONFIG.
     """
     environ = os.environ if environ is None else environ
     environment = environ.get("REGELATE_ENVIRONMENT") or "development"
@@ -37,7 +40,8 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     for name in ENVIRONMENT_NAMES:
         if faults := unknown_keys(_merged(defaults, overlays.get(name, {}))):
             _reject(faults, overlays, name, told)
-    expanded, unset = _expanded(_merged(defaults, overlays.get(environment, {})), _with_home(environ))
+    chosen = _with_catalog_uri(_merged(defaults, overlays.get(environment, {})), environ)
+    expanded, unset = _expanded(chosen, _with_home(environ))
     if unset:
         _reject(unset, overlays, environment, told)
     configuration, faults = typed(expanded)
@@ -110,6 +114,27 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
         both = _is(merged.get(key)) and _is(value)
         merged[key] = _merged(merged[key], value) if both else value
     return merged
+
+
+def _with_catalog_uri(document: dict[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """Put the catalog at REGELATE_CATALOG_URI in the place of the default one, under its name.
+
+    Of that it keeps the namespace template, and everything else where both are of one type.
+    """
+    uri, catalogs = environ.get(_CATALOG_URI), document.get("catalogs")
+    if not uri or not isinstance(catalogs, Mapping) or not catalogs:
+        return document
+    scheme = uri.partition(":")[0].partition("+")[0]
+    if scheme not in _TYPES_BY_SCHEME:
+        known = ", ".join(f"{name}:" for name in _TYPES_BY_SCHEME)
+        _refuse("environment", [(_CATALOG_URI, f"must begin with one of {known}")])
+    name = document.get("default_catalog") or next(iter(catalogs))
+    before = catalogs.get(name, {})
+    kind = _TYPES_BY_SCHEME[scheme]
+    kept = before if before.get("type") == kind else {k: before[k] for k in ("namespace_template",) if k in before}
+    warehouse = {"warehouse": "${REGELATE_HOME}/warehouse"} if kind == "sql" else {}
+    made = {**warehouse, **kept, "type": kind, "uri": f"${{{_CATALOG_URI}}}"}
+    return {**document, "catalogs": {**catalogs, name: made}}
 
 
 def _with_home(environ: Mapping[str, str]) -> dict[str, str]:

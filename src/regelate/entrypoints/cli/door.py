@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -50,13 +51,15 @@ class Door:
     def __init__(self, args: argparse.Namespace) -> None:
         self._tenant: str | None = args.tenant
         self._catalog: str | None = args.catalog
+        self._catalog_uri: str | None = args.catalog_uri
 
     @cached_property
     def application(self) -> Application:
         """Return the application of config.json and the environment. Errors: SettingsError INVALID_CONFIG."""
         from regelate.wiring import build_application
 
-        return build_application()
+        given = {} if self._catalog_uri is None else {"REGELATE_CATALOG_URI": self._catalog_uri}
+        return build_application({**os.environ, **given})
 
     @property
     def provider(self) -> Provider:

@@ -23,6 +23,7 @@ exit codes:
 REGELATE_HOME (default ./lake) is the folder of the embedded lake; REGELATE_CONFIG names another config.json.
 """
 NS_TABLE = "NS.TABLE"
+_FLAG = "table_flag"
 _GRACE = "undo is possible for so long; 0 deletes the files at once"
 
 
@@ -31,6 +32,17 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse as argparse does; a command on a table is given one, as an argument or by the flag, not by both."""
+        found, rest = super().parse_known_args(args, namespace)
+        if hasattr(found, _FLAG):
+            flag = getattr(found, _FLAG)
+            delattr(found, _FLAG)
+            if (flag is None) == (found.table is None):
+                self.error(f"{NS_TABLE}: missing" if flag is None else f"--table: not allowed with {NS_TABLE}")
+            found.table = flag or found.table
+        return found, rest
 
     def error(self, message: str) -> NoReturn:
         print(f"error: {message.removeprefix('argument ')}\nhelp: {self.prog} --help", file=sys.stderr)
@@ -71,6 +83,9 @@ def _add_global(parser: argparse.ArgumentParser, *, top: bool = False) -> None:
     no: Any = False if top else argparse.SUPPRESS
     group.add_argument("--tenant", default=none, metavar="NAME", help="tenant; default: the only one there is")
     group.add_argument("--catalog", default=none, metavar="NAME", help="a catalog of config.json")
+    group.add_argument(
+        "--catalog-uri", default=none, metavar="URI", help="a catalog instead of the default one: http(s): or sqlite:"
+    )
     group.add_argument("--json", action="store_true", default=no, help="print the API's answer as JSON, nothing else")
     group.add_argument("--verbose", action="store_true", default=no, help="log lines on standard error")
 
@@ -78,7 +93,10 @@ def _add_global(parser: argparse.ArgumentParser, *, top: bool = False) -> None:
 def _command(commands: Any, name: str, summary: str, *, table: bool = True, more: str = "") -> Parser:
     made: Parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.\n{more}")
     if table:
-        made.add_argument("table", metavar=NS_TABLE, type=reader(texts.table), help="for example sales.orders")
+        made.add_argument(
+            "table", nargs="?", metavar=NS_TABLE, type=reader(texts.table), help="for example sales.orders"
+        )
+        made.add_argument("--table", dest=_FLAG, type=reader(texts.table), metavar=NS_TABLE, help="the same as a flag")
     _add_global(made)
     return made
 
