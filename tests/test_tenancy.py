@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import posixpath
+import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
 from regelate.core import names
@@ -184,6 +188,61 @@ def test_no_short_name_collides_with_any_other() -> None:
     idents = [ANYONE.resolve(None, tenant, "shared", ns, "t").ident for tenant in short for ns in short]
     assert len(short) > 8
     assert len(set(idents)) == len(idents)
+
+
+# Every character that separates something somewhere (idents, folders, globs, escapes), and what folds into a letter.
+NASTY = st.lists(
+    st.sampled_from([*"ab0_-.aA /\\%*?\0\n", "__", "..", ".db", "\uff21", "\u00e4", "a\u0308", "\u00df"]), max_size=6
+).map("".join)
+NAME = STRICT | NASTY
+ADDRESSES = st.tuples(NAME, NAME, NAME)
+PAIRS = ADDRESSES.flatmap(
+    lambda a: st.tuples(st.just(a), st.just(a) | ADDRESSES | st.tuples(st.just(a[0]), NAME, st.just(a[2])))
+)
+
+
+def resolved(tenancy: Tenancy, catalog: str, asked: tuple[str, str, str], *, creating: bool) -> Address | None:
+    """Return the address of (tenant, namespace, table), None for names that are refused as such."""
+    tenant, namespace, table = asked
+    with suppress(InvalidRequest):
+        return tenancy.resolve(None, tenant, catalog, namespace, table, creating=creating)
+    return None
+
+
+def folders(address: Address) -> tuple[str, str]:
+    """Where a catalog puts the table, as a store that knows neither case nor accents apart would spell it."""
+    made = (f"{address.namespace}/{address.table}", f"{address.namespace}.db/{address.table}")
+    return tuple(unicodedata.normalize("NFKD", posixpath.normpath(path)).casefold() for path in made)  # type: ignore[return-value]
+
+
+@settings_of_hypothesis(max_examples=500)
+@given(PAIRS, st.booleans())
+def test_no_two_tables_of_tenants_share_an_ident_or_a_folder_whatever_they_are_called(
+    pair: tuple[tuple[str, str, str], tuple[str, str, str]], creating: bool
+) -> None:
+    one, two = pair
+    first = resolved(ANYONE, "shared", one, creating=creating)
+    second = resolved(ANYONE, "shared", two, creating=creating)
+    if first is None or second is None:
+        return
+    assert (first.ident == second.ident) == (one == two)
+    assert bool(set(folders(first)) & set(folders(second))) == (one == two)
+    assert (first.namespace == second.namespace) == (one[:2] == two[:2])
+    for mine, their in ((first, two), (second, one)):  # and neither may put files into the other's folder
+        place = f"{WAREHOUSE}/{their[0]}__{their[1]}/{their[2]}"
+        if one[:2] == two[:2]:
+            ANYONE.check_location(mine, place)
+        else:
+            assert refusal(lambda: ANYONE.check_location(mine, place)).code == "FORBIDDEN"  # noqa: B023  called at once
+
+
+@given(PAIRS)
+def test_no_two_tables_of_a_catalog_without_tenants_share_an_ident(
+    pair: tuple[tuple[str, str, str], tuple[str, str, str]],
+) -> None:
+    first, second = (resolved(ANYONE, "own", asked, creating=False) for asked in pair)
+    if first is not None and second is not None:
+        assert (first.ident == second.ident) == (pair[0][1:] == pair[1][1:])
 
 
 def _texts(alphabet: str, longest: int) -> list[str]:

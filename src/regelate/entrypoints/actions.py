@@ -283,8 +283,9 @@ def _expire_snapshots(service: Service, request: ExpireSnapshots, caller: Caller
 
 
 def _sweep(service: Service, request: Sweep, caller: Caller) -> Fields:
+    trusted = caller.is_trusted(service.settings)
     scope = service.tenancy.scope(
-        caller.claim_tenant, request.tenant_id, request.catalog, request.namespace, trusted=caller.trusted
+        caller.claim_tenant, request.tenant_id, request.catalog, request.namespace, trusted=trusted
     )
     return service.sweep(
         scope,
