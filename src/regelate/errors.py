@@ -86,7 +86,7 @@ class Conflict(RegelateError):
 
 
 class Unavailable(RegelateError):
-    """Retry the same request later. 503, or 502 / 504."""
+    """Retry the same request later. 503, or 429 / 502 / 504."""
 
     status_default = 503
     retryable_default = True

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from regelate.core import names
-from regelate.errors import InvalidRequest, NotAllowed
+from regelate.errors import InvalidRequest, NotAllowed, Unavailable
 from regelate.settings import CatalogSettings, Settings
 
 DEFAULT_TENANT = "default"
@@ -61,10 +64,32 @@ class Scope:
 
 
 class Tenancy:
-    """The configured tenants and catalogs, as the doors ask for them."""
+    """The configured tenants and catalogs, as the doors ask for them. Safe for several threads."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._running: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def admitted(self, claim_tenant: str | None, body_tenant: str | None, *, trusted: bool = False) -> Iterator[None]:
+        """Let one operation of a tenant run, if the caller may act for it and not too many run in this process.
+
+        Every operation that names a tenant passes here before anything else looks at it. Errors: as `resolve`;
+        Unavailable TOO_MANY_OPERATIONS (429).
+        """
+        tenant = self._claimed(claim_tenant, body_tenant, trusted=trusted) or DEFAULT_TENANT
+        most = self._settings.limits.of(tenant).max_concurrent_operations
+        with self._lock:
+            if self._running[tenant] >= most:
+                message = f"{most} operations of this tenant are running here; try again when one has ended"
+                raise Unavailable("TOO_MANY_OPERATIONS", message, status=429, max_concurrent_operations=most)
+            self._running[tenant] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= Counter([tenant])  # forgets whom it has counted down to nothing
 
     def resolve(
         self,

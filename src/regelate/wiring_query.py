@@ -42,7 +42,7 @@ class Querying:
         from regelate.adapters.iceberg.scan import SnapshotScan
         from regelate.operations.query import QueryCommand, QueryLimits, QueryTools, TableScan, query
 
-        limits = self.settings.limits
+        limits = self.settings.limits.of(address.tenant_id)
         with self._session(address) as session:
 
             def scan(snapshot_id: int | None, as_of_ms: int | None) -> TableScan:

@@ -6,6 +6,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -188,9 +189,15 @@ def _answered(status: int, made: dict[str, Any]) -> Answered:
 
 
 def execute(service: Service, request: AnyRequest, caller: Caller) -> Fields:
-    """Do what `request` asks and return the fields of its answer. Errors: RegelateError."""
-    action = _ACTIONS[type(request)]
-    fields: Fields = action(service, request, caller)
+    """Do what `request` asks and return the fields of its answer. Errors: RegelateError.
+
+    Whoever names a tenant passes `Tenancy.admitted` first, whatever the operation: no action can forget it.
+    """
+    tenant = getattr(request, "tenant_id", None)
+    trusted = caller.is_trusted(service.settings)
+    asked = nullcontext() if tenant is None else service.tenancy.admitted(caller.claim_tenant, tenant, trusted=trusted)
+    with asked:
+        fields: Fields = _ACTIONS[type(request)](service, request, caller)
     return fields
 
 
@@ -238,7 +245,7 @@ def _drop_table(service: Service, request: DropTable, caller: Caller) -> Fields:
 
 def _write(service: Service, request: Write, caller: Caller) -> Fields:
     address = _address(service, request, caller)
-    limit = service.settings.limits.max_records
+    limit = service.settings.limits.of(address.tenant_id).max_records
     if len(request.records) > limit:
         message = f"records: {len(request.records)} rows are more than {limit}; split them into several requests"
         raise InvalidRequest("PAYLOAD_TOO_LARGE", message, status=413, field="records", max_records=limit)

@@ -29,6 +29,7 @@ _REFUSALS = {
     413: "The request or its result is too large; the limit is in `details`.",
     422: "The values do not fit the table, or the cost limit; nothing was written.",
     424: "A file of the table is missing or corrupt; it was not touched.",
+    429: "Too many operations of this tenant at once; nothing was written.",
     500: "A fault of this program: report it, and look at the table before writing again.",
     501: "The table has a feature that is refused rather than guessed.",
     503: "Storage or catalog unavailable (`retryable`), or COMMIT_STATE_UNKNOWN: look before retrying.",

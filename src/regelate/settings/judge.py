@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, cast
+from typing import Any, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -70,13 +70,14 @@ def _rule(error: Any, path: str) -> str:
 
 
 def _known_keys(path: Sequence[str]) -> tuple[str, ...]:
-    model: type[BaseModel] = Configuration
+    """Return the keys that may stand in an object; one of free names, such as a map by tenant, is passed through."""
+    here: Any = Configuration
     for part in path:
-        below = model.model_fields[part].annotation if part in model.model_fields else None
-        if not (isinstance(below, type) and issubclass(below, BaseModel)):
-            return ()
-        model = below
-    return tuple(model.model_fields)
+        if isinstance(here, type) and issubclass(here, BaseModel):
+            here = here.model_fields[part].annotation if part in here.model_fields else None
+        else:
+            here = (*get_args(here), None)[1] if get_origin(here) is Mapping else None
+    return tuple(here.model_fields) if isinstance(here, type) and issubclass(here, BaseModel) else ()
 
 
 def clashes(found: Configuration, environment: str) -> Iterator[Fault]:
@@ -111,6 +112,9 @@ def _catalog_clashes(found: Configuration) -> Iterator[Fault]:
             names.check_tenant(tenant, strict=shared)
         except InvalidRequest as fault:
             yield f"tenants[{index}]", fault.message
+    for tenant in found.limits.tenants:
+        if found.tenants != ANY_TENANT and tenant not in listed:
+            yield f"limits.tenants.{tenant}", "is none of tenants: a limit of nobody"
     single = len(set(listed)) == 1
     for name, catalog in found.catalogs.items():
         for key, rule in catalog.problems():

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
 from regelate.core.options import CheckPolicy, CompactionDefaults, RetentionDefaults
 from regelate.core.policy import GB, MAX_TARGET_BYTES, MB, PlacementPolicy, Verify
 from regelate.errors import NotFound, RegelateError
+from regelate.settings.limits import LimitSettings
 from regelate.settings.machine import available_memory_bytes, available_processors
+from regelate.settings.section import Positive, Section
 
 HOUR_MS = 3_600_000
 SINGLE_TENANT = "{namespace}"
@@ -26,7 +28,6 @@ Environment = Literal["development", "staging", "production"]
 Codec = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"]
 Megabytes = Annotated[int, Field(ge=1, le=MAX_TARGET_BYTES // MB)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=_LONGEST_NAME)]
-Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 _REQUIRED = {"sql": ("uri", "warehouse"), "rest": ("uri",), "glue": ("warehouse",)}
 _PLAIN_PROPERTIES = {
@@ -44,10 +45,6 @@ _PROPERTY_FAMILIES = ("adls.", "client.", "gcs.", "glue.", "hdfs.", "header.", "
 
 class SettingsError(RegelateError):
     """Correct config.json or the environment; nothing was started. The message names the key path, never a value."""
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class WriteSettings(Section):
@@ -115,17 +112,6 @@ class CatalogSettings(Section):
         yield "type", self.type
         yield "namespace_template", self.namespace_template
         yield "properties", sorted(self.__pydantic_extra__)
-
-
-class LimitSettings(Section):
-    """What one request may ask for, and one answer hold. A Lambda request or answer ends at about 6 MB."""
-
-    max_request_bytes: Positive = 6 * MB
-    max_records: Positive = 100_000
-    max_nesting: Annotated[int, Field(ge=1, le=500)] = 64
-    max_result_rows: Positive = 10_000
-    max_result_bytes: Positive = 4 * MB
-    query_seconds: Annotated[float, Field(gt=0, le=900)] = 25.0
 
 
 class PlacementSettings(Section):

@@ -1,0 +1,43 @@
+"""The keys of config.json that say how much anybody may ask for, and which tenant may have more or less of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from regelate.core.policy import MB
+from regelate.settings.section import Positive, Section
+
+Seconds = Annotated[float, Field(gt=0, le=900)]
+
+
+class TenantLimits(Section):
+    """The limits of one tenant that differ from everybody's; null, or left out: as everybody's."""
+
+    max_concurrent_operations: Positive | None = None
+    max_records: Positive | None = None
+    max_result_rows: Positive | None = None
+    max_result_bytes: Positive | None = None
+    query_seconds: Seconds | None = None
+
+
+class LimitSettings(Section):
+    """What one request may ask for, one answer hold, and one tenant do at once. A Lambda request or answer ends at
+    about 6 MB.
+    """
+
+    max_request_bytes: Positive = 6 * MB
+    max_records: Positive = 100_000
+    max_nesting: Annotated[int, Field(ge=1, le=500)] = 64
+    max_result_rows: Positive = 10_000
+    max_result_bytes: Positive = 4 * MB
+    query_seconds: Seconds = 25.0
+    max_concurrent_operations: Positive = 64
+    tenants: Mapping[str, TenantLimits] = Field(default_factory=dict)
+
+    def of(self, tenant: str) -> LimitSettings:
+        """Return the limits that hold for a tenant."""
+        own = self.tenants.get(tenant)
+        return self if own is None else self.model_copy(update=own.model_dump(exclude_none=True))
