@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regelate.core.measures import Queried
@@ -14,8 +17,10 @@ if TYPE_CHECKING:
     from regelate.adapters.iceberg.manifests import ManifestReader
     from regelate.adapters.iceberg.session import TableSession
     from regelate.core.policy import PlacementPolicy
+    from regelate.core.results import StoredResult
+    from regelate.operations.query import ResultStore
     from regelate.ports import Telemetry
-    from regelate.settings import Settings
+    from regelate.settings import ResultSettings, Settings
 
 Fields = Mapping[str, object]
 
@@ -30,12 +35,61 @@ class Parts(Protocol):
     @property
     def telemetry(self) -> Telemetry: ...
     @property
+    def _results(self) -> ResultStores: ...
+    @property
     def _manifests(self) -> ManifestReader: ...
     def _session(self, address: Address) -> AbstractContextManager[TableSession]: ...
 
 
+class ResultStores:
+    """Where each tenant's large results go. The client of the bucket is made when a result first needs it."""
+
+    def __init__(self, settings: ResultSettings) -> None:
+        self._settings = settings
+
+    @cached_property
+    def client(self) -> Any:
+        from regelate.adapters.aws.results import s3_client
+
+        return s3_client()
+
+    def of(self, tenant: str) -> ResultStore | None:
+        """Return a tenant's store; None where the configuration names no place."""
+        place, seconds = self._settings.location, self._settings.url_seconds
+        if not place:
+            return None
+        if self._settings.is_bucket:
+            return _InBucket(stores=self, location=place, tenant=tenant, url_seconds=seconds)
+        from regelate.adapters.local_results import FolderResults
+
+        return FolderResults(Path(place), tenant, lives_seconds=seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InBucket:
+    """A tenant's part of the bucket. AWS's client takes a third of a second to import: only a large result pays."""
+
+    stores: ResultStores
+    location: str
+    tenant: str
+    url_seconds: int
+
+    def keep(self, path: str, *, now_ms: int) -> StoredResult:
+        from regelate.adapters.aws.results import BucketResults
+
+        bucket = BucketResults(self.stores.client, self.location, self.tenant, url_seconds=self.url_seconds)
+        return bucket.keep(path, now_ms=now_ms)
+
+
 class Querying:
     """The part of the Application that answers queries."""
+
+    if TYPE_CHECKING:
+        settings: Settings
+
+    @cached_property
+    def _results(self) -> ResultStores:
+        return ResultStores(self.settings.results)
 
     def query(self: Parts, address: Address, spec: Mapping[str, Any]) -> Fields:
         from regelate.adapters.duckdb.query import DuckDBQueryEngine
@@ -43,6 +97,7 @@ class Querying:
         from regelate.operations.query import QueryCommand, QueryLimits, QueryTools, TableScan, query
 
         limits = self.settings.limits.of(address.tenant_id)
+        results = self._results.of(address.tenant_id)
         with self._session(address) as session:
 
             def scan(snapshot_id: int | None, as_of_ms: int | None) -> TableScan:
@@ -53,12 +108,16 @@ class Querying:
             tools = QueryTools(
                 scan=scan,
                 engine=DuckDBQueryEngine(
-                    folder=session.folder, memory_bytes=self.placement.memory_bytes, threads=self.placement.threads
+                    folder=session.folder,
+                    memory_bytes=self.placement.memory_bytes,
+                    threads=self.placement.threads,
+                    max_stored_bytes=None if results is None else limits.max_stored_result_bytes,
                 ),
                 clock=self.clock,
                 limits=QueryLimits(
                     max_rows=limits.max_result_rows, max_bytes=limits.max_result_bytes, seconds=limits.query_seconds
                 ),
+                results=results,
             )
             command = QueryCommand(table_name=address.table or "", **spec)
             with self.telemetry.span("query", table=address.ident):

@@ -82,7 +82,9 @@ class Named:
 class Result:
     columns: Sequence[Named] = (Named("id", "long"),)
     rows: Sequence[dict[str, Any]] = ({"id": 1}, {"id": 2})
+    row_count: int = 2
     truncated: bool = True
+    stored: str | None = None
 
 
 @dataclass

@@ -106,7 +106,8 @@ class ResultColumn(Shape):
 
 
 class QueryAnswer(Answer):
-    """One object per row, by column name. `truncated`: the limit on rows cut the result."""
+    """One object per row, by column name. `truncated`: the limit on rows cut the result. Where they are too large for
+    an answer, `rows` is empty: GET `result_url` for `row_count` lines of JSON, until `result_expires_at`."""
 
     columns: list[ResultColumn]
     rows: list[dict[str, Any]]
@@ -114,6 +115,9 @@ class QueryAnswer(Answer):
     truncated: bool
     snapshot_id: int | None
     query_time_ms: float
+    result_url: str | None = None
+    result_expires_at: str | None = None
+    result_bytes: int | None = None
 
 
 class StepSeconds(Shape):

@@ -19,6 +19,7 @@ from regelate.core.predicate import (
     literal,
     parse_filter,
 )
+from regelate.core.results import StoredResult
 from regelate.core.schema import Column
 from regelate.core.table import FileScanTask
 from regelate.errors import Unavailable
@@ -50,12 +51,18 @@ class ResultColumn(Protocol):
 
 
 class QueryResult(Protocol):
+    """`stored`: the local file that holds the rows, where they are too large for an answer."""
+
     @property
     def columns(self) -> Sequence[ResultColumn]: ...
     @property
     def rows(self) -> Sequence[dict[str, Any]]: ...
     @property
+    def row_count(self) -> int: ...
+    @property
     def truncated(self) -> bool: ...
+    @property
+    def stored(self) -> str | None: ...
 
 
 class QueryEngine(Protocol):
@@ -75,6 +82,12 @@ class QueryEngine(Protocol):
         max_bytes: int,
         seconds: float,
     ) -> QueryResult: ...
+
+
+class ResultStore(Protocol):
+    """Takes one tenant's large results over, file by file, and says where they can be fetched."""
+
+    def keep(self, path: str, *, now_ms: int) -> StoredResult: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,24 +122,36 @@ class QueryTools:
     engine: QueryEngine
     clock: Clock
     limits: QueryLimits
+    results: ResultStore | None = None
+    """Where the engine may store results; without one it refuses what is too large for an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAnswer:
     columns: tuple[Mapping[str, str], ...]
     rows: Sequence[dict[str, Any]] = field(repr=False)
+    row_count: int
     truncated: bool
     snapshot_id: int | None
     query_time_ms: float
+    stored: StoredResult | None = field(default=None, repr=False)
 
     def as_dict(self) -> dict[str, object]:
-        return {
+        found: dict[str, object] = {
             "columns": [dict(c) for c in self.columns],
             "rows": list(self.rows),
-            "row_count": len(self.rows),
+            "row_count": self.row_count,
             "truncated": self.truncated,
             "snapshot_id": self.snapshot_id,
             "query_time_ms": self.query_time_ms,
+        }
+        if self.stored is None:
+            return found
+        return {
+            **found,
+            "result_url": self.stored.url,
+            "result_expires_at": self.stored.expires_at,
+            "result_bytes": self.stored.size_bytes,
         }
 
 
@@ -134,7 +159,7 @@ def query(tools: QueryTools, command: QueryCommand) -> QueryAnswer:
     """Answer one query from one snapshot.
 
     Errors: InvalidRequest INVALID_FIELD, QUERY_ERROR, QUERY_NOT_ALLOWED, RESULT_TOO_LARGE; NotFound SNAPSHOT_NOT_FOUND;
-    Unavailable QUERY_TIMEOUT; Unsupported; DataUnavailable; ResourceExhausted.
+    Unavailable QUERY_TIMEOUT; Unsupported; DataUnavailable; ResourceExhausted; what the result store raises.
     """
     started = tools.clock.monotonic()
     limits = tools.limits
@@ -155,12 +180,17 @@ def query(tools: QueryTools, command: QueryCommand) -> QueryAnswer:
         groups = scan.files(structured.predicate)
         left = _seconds_left(tools, started)
         result = tools.engine.select(structured, groups, scan.views, max_bytes=limits.max_bytes, seconds=left)
+    stored = None
+    if result.stored is not None and tools.results is not None:
+        stored = tools.results.keep(result.stored, now_ms=tools.clock.now_ms())
     return QueryAnswer(
         columns=tuple({"name": c.name, "type": c.type} for c in result.columns),
         rows=result.rows,
+        row_count=result.row_count,
         truncated=result.truncated,
         snapshot_id=scan.snapshot_id,
         query_time_ms=round((tools.clock.monotonic() - started) * 1000, 3),
+        stored=stored,
     )
 
 

@@ -5,7 +5,7 @@ judge    what is wrong with it, by key path                   limits   those of 
 builtin  the overlays that ship, for when there is no file    machine  the memory and processors at hand
 """
 
-from regelate.settings.limits import LimitSettings
+from regelate.settings.limits import LimitSettings, ResultSettings
 from regelate.settings.load import load_settings
 from regelate.settings.models import (
     MULTI_TENANT,
@@ -20,6 +20,7 @@ __all__ = [
     "SINGLE_TENANT",
     "CatalogSettings",
     "LimitSettings",
+    "ResultSettings",
     "Settings",
     "SettingsError",
     "load_settings",

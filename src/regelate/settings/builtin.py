@@ -7,6 +7,7 @@ from typing import Any
 
 _CLAIMS: Mapping[str, Any] = {
     "auth": "${REGELATE_AUTH:-claims}",
+    "results": {"location": "${REGELATE_RESULTS:-}"},
     "default_catalog": "glue",
     "catalogs": {
         "glue": {

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from regelate.core.policy import MB
 from regelate.settings.section import Positive, Section
 
 Seconds = Annotated[float, Field(gt=0, le=900)]
+Place = Annotated[str, StringConstraints(pattern=r"^$|^/.+|^s3://[a-z0-9][a-z0-9.-]*[a-z0-9](/.*)?$")]
 
 
 class TenantLimits(Section):
@@ -20,6 +21,7 @@ class TenantLimits(Section):
     max_records: Positive | None = None
     max_result_rows: Positive | None = None
     max_result_bytes: Positive | None = None
+    max_stored_result_bytes: Positive | None = None
     query_seconds: Seconds | None = None
 
 
@@ -33,6 +35,7 @@ class LimitSettings(Section):
     max_nesting: Annotated[int, Field(ge=1, le=500)] = 64
     max_result_rows: Positive = 10_000
     max_result_bytes: Positive = 4 * MB
+    max_stored_result_bytes: Positive = 128 * MB
     query_seconds: Seconds = 25.0
     max_concurrent_operations: Positive = 64
     tenants: Mapping[str, TenantLimits] = Field(default_factory=dict)
@@ -41,3 +44,18 @@ class LimitSettings(Section):
         """Return the limits that hold for a tenant."""
         own = self.tenants.get(tenant)
         return self if own is None else self.model_copy(update=own.model_dump(exclude_none=True))
+
+
+class ResultSettings(Section):
+    """Where the results of QUERY go that are too large for an answer: `s3://bucket/prefix`, or a folder. Empty or null:
+    nowhere, they are refused.
+    """
+
+    location: Annotated[str, StringConstraints(pattern=r"^$|^/.+|^s3://[a-z0-9][a-z0-9.-]*[a-z0-9](/.*)?$")] | None = (
+        None
+    )
+    url_seconds: Annotated[int, Field(ge=60, le=43_200)] = 900
+
+    @property
+    def is_bucket(self) -> bool:
+        return (self.location or "").startswith("s3://")

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 from regelate.core.options import CheckPolicy, CompactionDefaults, RetentionDefaults
 from regelate.core.policy import GB, MAX_TARGET_BYTES, MB, PlacementPolicy, Verify
 from regelate.errors import NotFound, RegelateError
-from regelate.settings.limits import LimitSettings
+from regelate.settings.limits import LimitSettings, ResultSettings
 from regelate.settings.machine import available_memory_bytes, available_processors
 from regelate.settings.section import Positive, Section
 
@@ -150,6 +150,7 @@ class Configuration(Section):
     tenants: Literal["*"] | tuple[str, ...] = ()
     auth: Literal["none", "claims", "iam"] = "claims"
     limits: LimitSettings = LimitSettings()
+    results: ResultSettings = ResultSettings()
     placement: PlacementSettings = PlacementSettings()
     retention: RetentionSettings = RetentionSettings()
     sweep: SweepSettings = SweepSettings()

@@ -6,24 +6,22 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from regelate.adapters.duckdb.encode import ResultColumn, encode_batch, json_bytes, result_columns
+from regelate.adapters.duckdb.collect import Limits, Overflow, QueryResult, collect
+from regelate.adapters.duckdb.encode import ResultColumn
 from regelate.adapters.duckdb.faults import located
 from regelate.adapters.duckdb.sandbox import Deadline, guard, lock, query_fault
 from regelate.adapters.duckdb.session import EXTENSIONS, LOCAL_EXTENSIONS, open_session
 from regelate.adapters.duckdb.sql import identifier, select
 from regelate.core.predicate import Aggregate, ColumnPath, Condition, Every, Op, Ordering, Predicate, StructuredQuery
 from regelate.core.table import FileScanTask
-from regelate.errors import InvalidRequest
 from regelate.ports import GroupView, GroupViews
 
 TABLE = "t"
 """The name under which SQL of the caller finds the table, besides its own."""
-BATCH_ROWS = 2_048
 AGGREGATES = {
     "count": "count({})",
     "count_distinct": "count(DISTINCT {})",
@@ -50,22 +48,6 @@ Groups = Sequence[Sequence[FileScanTask]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryResult:
-    """Rows are objects by column name, ready for JSON. `truncated`: there were more rows than asked for or allowed."""
-
-    columns: tuple[ResultColumn, ...]
-    rows: tuple[dict[str, Any], ...]
-    truncated: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    max_rows: int
-    max_bytes: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
     text: str
     parameters: tuple[object, ...] = ()
@@ -74,14 +56,17 @@ class Statement:
 class DuckDBQueryEngine:
     """Runs one query at a time in a session of its own, with its spill files in a private folder that it removes.
 
+    With `max_stored_bytes`, a result that is too large for an answer becomes a file in `folder`, up to that size.
     Errors: InvalidRequest QUERY_NOT_ALLOWED, QUERY_ERROR, RESULT_TOO_LARGE (413); Unavailable QUERY_TIMEOUT (504);
     ResourceExhausted; DataUnavailable for a missing or corrupt file of the table.
     """
 
-    def __init__(self, *, folder: Path, memory_bytes: int, threads: int) -> None:
+    def __init__(self, *, folder: Path, memory_bytes: int, threads: int, max_stored_bytes: int | None = None) -> None:
         self._folder = folder
         self._memory_bytes = memory_bytes
         self._threads = threads
+        stored = folder / "result.ndjson"
+        self._overflow = None if max_stored_bytes is None else Overflow(path=stored, max_bytes=max_stored_bytes)
 
     def select(
         self, query: StructuredQuery, groups: Groups, views: GroupViews, *, max_bytes: int, seconds: float
@@ -93,7 +78,7 @@ class DuckDBQueryEngine:
         def prepare(connection: duckdb.DuckDBPyConnection, source: str) -> Statement:
             return structured_statement(query, source)
 
-        limits = Limits(max_rows=query.limit, max_bytes=max_bytes, seconds=seconds)
+        limits = Limits(max_rows=query.limit, max_bytes=max_bytes, seconds=seconds, overflow=self._overflow)
         found = self._run(prepare, groups, views, limits, names)
         return replace(found, columns=_with_fixed(found.columns, types))
 
@@ -117,7 +102,8 @@ class DuckDBQueryEngine:
                 connection.execute(f"CREATE VIEW {identifier(name)} AS {source}")
             return Statement(text=text)
 
-        return self._run(prepare, groups, views, Limits(max_rows=max_rows, max_bytes=max_bytes, seconds=seconds))
+        limits = Limits(max_rows=max_rows, max_bytes=max_bytes, seconds=seconds, overflow=self._overflow)
+        return self._run(prepare, groups, views, limits)
 
     def _run(
         self,
@@ -140,7 +126,7 @@ class DuckDBQueryEngine:
                     lock(connection, files)
                     statement = prepare(connection, source_of(written))
                     result = connection.execute(statement.text, statement.parameters)
-                    return _collect(result, deadline, limits, names)
+                    return collect(result, deadline, limits, names)
                 except (duckdb.Error, OSError, pa.ArrowException) as error:
                     raise located(query_fault(error, tasks, deadline), connection, tasks) from error
         finally:
@@ -162,33 +148,6 @@ def files_of(views: Sequence[GroupView], tasks: Sequence[FileScanTask]) -> list[
 
 def _is_remote(path: str) -> bool:
     return "://" in path and not path.startswith("file://")
-
-
-def _collect(
-    result: duckdb.DuckDBPyConnection, deadline: Deadline, limits: Limits, names: Sequence[str] | None
-) -> QueryResult:
-    columns, encoders = result_columns(result.description)
-    if names is not None:
-        columns = tuple(replace(c, name=name) for c, name in zip(columns, names, strict=True))
-    labels = [c.name for c in columns]
-    rows: list[dict[str, Any]] = []
-    size = 0
-    for batch in result.to_arrow_reader(BATCH_ROWS):
-        deadline.check()
-        wanted = batch.slice(0, limits.max_rows - len(rows))
-        encoded = encode_batch(wanted, labels, encoders)
-        size += json_bytes(encoded)
-        if size > limits.max_bytes:
-            raise InvalidRequest(
-                "RESULT_TOO_LARGE",
-                f"the result is larger than {limits.max_bytes} bytes of JSON; ask for fewer columns or rows, or page",
-                status=413,
-                max_bytes=limits.max_bytes,
-            )
-        rows += encoded
-        if wanted.num_rows < batch.num_rows:
-            return QueryResult(columns=columns, rows=tuple(rows), truncated=True)
-    return QueryResult(columns=columns, rows=tuple(rows), truncated=False)
 
 
 def _with_fixed(columns: Sequence[ResultColumn], types: Sequence[str]) -> tuple[ResultColumn, ...]:

@@ -94,7 +94,11 @@ def query(args: argparse.Namespace) -> int:
     if args.json:
         screen.put_json(answer)
         return exit_code(answer)
-    screen.show(frames.result(answer))
+    if "result_url" in answer:
+        screen.say(f"The result is too large to show. Until {answer['result_expires_at']} its lines of JSON are at")
+        screen.say(answer["result_url"])
+    else:
+        screen.show(frames.result(answer))
     more = " (there are more; see --limit and --offset)" if answer["truncated"] else ""
     took = seconds_text(answer["query_time_ms"] / 1000)
     screen.say(f"{plural(answer['row_count'], 'row')}{more} in {took}", style="dim")

@@ -1,0 +1,48 @@
+"""Glue and S3 on loopback: moto's server, with the optimistic lock that its Glue lacks (trap T14)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+from moto.glue.exceptions import GlueClientError
+from moto.glue.responses import GlueResponse
+from moto.server import ThreadedMotoServer
+
+REGION = "us-east-1"
+KEYS = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing-secret"}
+_commits = threading.Lock()
+_update_table = GlueResponse.update_table
+
+
+def _checked_update_table(self: GlueResponse) -> Any:
+    """Refuse an update that names a version which is not the table's, as Glue does; moto ignores the version."""
+    wanted, table = self.parameters.get("VersionId"), self.parameters["TableInput"]
+    with _commits:
+        found = self.glue_backend.get_table(self.parameters["DatabaseName"], table["Name"]).as_dict()["VersionId"]
+        if wanted is not None and str(wanted) != str(found):
+            raise GlueClientError("ConcurrentModificationException", "the table was changed meanwhile")
+        return _update_table(self)
+
+
+@contextmanager
+def aws_server() -> Iterator[str]:
+    """Run the server on a free port and yield its endpoint. Its state is the process's: see `reset`."""
+    GlueResponse.update_table = _checked_update_table  # type: ignore[method-assign]
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield f"http://{host}:{port}"
+    finally:
+        server.stop()
+        GlueResponse.update_table = _update_table  # type: ignore[method-assign]
+
+
+def client(service: str, endpoint: str) -> Any:
+    return boto3.client(service, endpoint_url=endpoint, region_name=REGION, **KEYS)  # type: ignore[call-overload]
