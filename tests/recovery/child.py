@@ -155,6 +155,7 @@ def _arguments() -> Iterator[str]:
 if __name__ == "__main__":
     point, blow, *command = _arguments()
     _blow = signal.Signals[blow]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what runs in its background ignore it
     later_ms = int(os.environ.get("HOURS_LATER", "0")) * 3_600_000
     SystemClock.now_ms = lambda clock: time.time_ns() // 1_000_000 + later_ms  # type: ignore[method-assign]
     POINTS[point]() if point in POINTS else meeting(*point.removeprefix("meets-").split("-"))()
