@@ -32,7 +32,7 @@ REQUIREMENTS = ROOT / "requirements"
 LISTS = {
     "build": [],
     "base": PROJECT["dependencies"],
-    "dev": [*PROJECT["dependencies"], *EXTRAS["dev"], *EXTRAS["demo"], *EXTRAS["otel"], *EXTRAS["report"]],
+    "dev": [*PROJECT["dependencies"], *(r for name in ("aws", "demo", "dev", "otel", "report") for r in EXTRAS[name])],
     "aws": [*PROJECT["dependencies"], *EXTRAS["aws"]],
     "otel": [*PROJECT["dependencies"], *EXTRAS["aws"], *EXTRAS["otel"]],
     "spark": [*PROJECT["dependencies"], *EXTRAS["spark"]],

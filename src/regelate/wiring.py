@@ -60,7 +60,7 @@ class Application(Maintenance, Querying, Sweeping):
     def _catalogs(self) -> Any:
         from regelate.adapters.iceberg.catalogs import Catalogs
 
-        return Catalogs()
+        return Catalogs(self.settings.storage.properties)
 
     @cached_property
     def _manifests(self) -> ManifestReader:
@@ -212,6 +212,7 @@ class Application(Maintenance, Querying, Sweeping):
             threads=self.placement.threads,
             folder=session.folder,
             extensions=LOCAL_EXTENSIONS if session.is_local else EXTENSIONS,
+            store=None if session.is_local else session.store_access,
         )
         try:
             yield connection

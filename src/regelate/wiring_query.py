@@ -112,6 +112,7 @@ class Querying:
                     memory_bytes=self.placement.memory_bytes,
                     threads=self.placement.threads,
                     max_stored_bytes=None if results is None else limits.max_stored_result_bytes,
+                    store=lambda: session.store_access,
                 ),
                 clock=self.clock,
                 limits=QueryLimits(

@@ -141,6 +141,19 @@ class SweepSettings(Section):
         return self.longest_run_hours * 3600
 
 
+class StorageSettings(Section):
+    """How requests to an object store are sent. The seconds are of one request, all its tries together."""
+
+    retry_seconds: Annotated[float, Field(ge=0, le=600)] = 15.0
+    request_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
+    connections: Annotated[int, Field(ge=1, le=64)] = 32
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Return these as properties of a FileIO."""
+        return {f"regelate.storage.{name.replace('_', '-')}": str(value) for name, value in self}
+
+
 class Configuration(Section):
     """What `defaults` and an overlay of config.json make together."""
 
@@ -154,6 +167,7 @@ class Configuration(Section):
     placement: PlacementSettings = PlacementSettings()
     retention: RetentionSettings = RetentionSettings()
     sweep: SweepSettings = SweepSettings()
+    storage: StorageSettings = StorageSettings()
     engines: Annotated[tuple[Literal["duckdb"], ...], Field(min_length=1, max_length=1)] = ("duckdb",)
 
 

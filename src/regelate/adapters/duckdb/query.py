@@ -18,7 +18,7 @@ from regelate.adapters.duckdb.session import EXTENSIONS, LOCAL_EXTENSIONS, open_
 from regelate.adapters.duckdb.sql import identifier, select
 from regelate.core.predicate import Aggregate, ColumnPath, Condition, Every, Op, Ordering, Predicate, StructuredQuery
 from regelate.core.table import FileScanTask
-from regelate.ports import GroupView, GroupViews
+from regelate.ports import GroupView, GroupViews, ObjectStoreAccess
 
 TABLE = "t"
 """The name under which SQL of the caller finds the table, besides its own."""
@@ -61,10 +61,20 @@ class DuckDBQueryEngine:
     ResourceExhausted; DataUnavailable for a missing or corrupt file of the table.
     """
 
-    def __init__(self, *, folder: Path, memory_bytes: int, threads: int, max_stored_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        memory_bytes: int,
+        threads: int,
+        max_stored_bytes: int | None = None,
+        store: Callable[[], ObjectStoreAccess | None] = lambda: None,
+    ) -> None:
+        """`store` says how to read files that are not on this machine."""
         self._folder = folder
         self._memory_bytes = memory_bytes
         self._threads = threads
+        self._store = store
         stored = folder / "result.ndjson"
         self._overflow = None if max_stored_bytes is None else Overflow(path=stored, max_bytes=max_stored_bytes)
 
@@ -116,9 +126,13 @@ class DuckDBQueryEngine:
         written = [views.write(tasks) for tasks in groups or ((),)]
         tasks = [task for group in groups for task in group]
         files = files_of(written, tasks)
-        needed = EXTENSIONS if any(map(_is_remote, files)) else LOCAL_EXTENSIONS
+        remote = any(map(_is_remote, files))
         connection = open_session(
-            memory_bytes=self._memory_bytes, threads=self._threads, folder=self._folder, extensions=needed
+            memory_bytes=self._memory_bytes,
+            threads=self._threads,
+            folder=self._folder,
+            extensions=EXTENSIONS if remote else LOCAL_EXTENSIONS,
+            store=self._store() if remote else None,
         )
         try:
             with Deadline(connection, limits.seconds) as deadline:

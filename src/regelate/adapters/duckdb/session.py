@@ -10,7 +10,9 @@ from pathlib import Path
 
 import duckdb
 
+from regelate.adapters.duckdb.secrets import use_store
 from regelate.errors import ResourceExhausted, Unavailable
+from regelate.ports import ObjectStoreAccess
 
 EXTENSIONS = ("avro", "httpfs", "iceberg")
 LOCAL_EXTENSIONS = ("avro", "iceberg")
@@ -32,9 +34,16 @@ def extension_path(name: str) -> Path:
 
 
 def open_session(
-    *, memory_bytes: int, threads: int, folder: Path, extensions: tuple[str, ...] = EXTENSIONS
+    *,
+    memory_bytes: int,
+    threads: int,
+    folder: Path,
+    extensions: tuple[str, ...] = EXTENSIONS,
+    store: ObjectStoreAccess | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """Open a database in memory with its spill files below `folder`; cursors of it may run in parallel threads.
+
+    `store` is the one that it may read, by a secret; it needs the extension httpfs.
 
     The external file cache is off: it is keyed by path and would show an old view to a new one (trap T17).
     """
@@ -47,6 +56,8 @@ def open_session(
     connection.execute("SET enable_external_file_cache = false")
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET preserve_insertion_order = true")
+    if store is not None:
+        use_store(connection, store)
     return connection
 
 
@@ -61,6 +72,7 @@ def _connect(extensions: tuple[str, ...]) -> duckdb.DuckDBPyConnection:
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
+            "allow_persistent_secrets": "false",
             "allow_unsigned_extensions": "true" if known else "false",
         }
     )

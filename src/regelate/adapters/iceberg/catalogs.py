@@ -13,12 +13,21 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from regelate.adapters.iceberg.faults import catalog_faults
+from regelate.adapters.iceberg.s3.file_io import S3FileIO, boto3_is_installed
+
+OUR_FILE_IO = f"{S3FileIO.__module__}.{S3FileIO.__qualname__}"
+NOT_OURS = ("adls.", "hf.", "s3.signer")
+"""Properties that ask for a storage which only another FileIO of PyIceberg knows."""
 
 
 class Catalogs:
-    """The configured catalogs of one process, each opened when first asked for; safe for several threads."""
+    """The configured catalogs of one process, each opened when first asked for; safe for several threads.
 
-    def __init__(self) -> None:
+    `storage` are properties of our own for every FileIO (see `s3.settings`).
+    """
+
+    def __init__(self, storage: Mapping[str, str] | None = None) -> None:
+        self._storage = storage or {}
         self._open: dict[str, Catalog] = {}
         self._lock = threading.Lock()
 
@@ -29,7 +38,7 @@ class Catalogs:
                 with catalog_faults():
                     for folder in folders:
                         folder.mkdir(parents=True, exist_ok=True)
-                    self._open[name] = load_catalog(name, **_absolute(properties))
+                    self._open[name] = load_catalog(name, **_absolute(with_storage(properties, self._storage)))
             return self._open[name]
 
 
@@ -44,8 +53,19 @@ def preload_catalog(kind: str) -> None:
 def open_table(catalog: Catalog, ident: str) -> Table:
     """Load a table. Errors: NotFound TABLE_NOT_FOUND, Unavailable CATALOG_UNAVAILABLE, DataUnavailable
     METADATA_CORRUPT."""
+    name = tuple(ident.split("."))
     with catalog_faults():
-        return catalog.load_table(tuple(ident.split(".")))
+        table = catalog.load_table(name)
+    if isinstance(table.io, S3FileIO):  # a REST catalog hands out credentials with a table, and new ones with the next
+        table.io.renew = lambda: catalog.load_table(name).io.properties
+    return table
+
+
+def with_storage(properties: Mapping[str, str], storage: Mapping[str, str]) -> dict[str, str]:
+    """Read and write S3 by boto3, where it is installed and the properties ask for nothing else."""
+    if "py-io-impl" in properties or not boto3_is_installed() or any(p.startswith(NOT_OURS) for p in properties):
+        return dict(properties)
+    return {**storage, **properties, "py-io-impl": OUR_FILE_IO}
 
 
 def _absolute(properties: Mapping[str, str]) -> dict[str, str]:

@@ -69,7 +69,12 @@ def storage_faults() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _of_storage(error, _text(error)) from error
+        raise storage_fault(error) from error
+
+
+def storage_fault(error: OSError) -> RegelateError:
+    """Return our error for what reading or writing a file raised."""
+    return _of_storage(error, _text(error))
 
 
 def translate(error: BaseException) -> RegelateError | None:

@@ -38,6 +38,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from regelate.adapters.iceberg.faults import storage_fault
 from regelate.errors import DataUnavailable, RegelateError
 
 READ_VERSION = 3
@@ -51,7 +52,8 @@ REFERENCED_DATA_FILE = 17
 class ManifestReader:
     """Reads the manifests of one storage; safe for several threads. One instance may serve a whole process.
 
-    Errors: DataUnavailable METADATA_CORRUPT when a file is missing, cut or does not hold what the list promises.
+    Errors: DataUnavailable METADATA_CORRUPT when a file is missing, cut or does not hold what the list promises;
+    Unavailable STORAGE_UNAVAILABLE, STORAGE_AUTH when the storage cannot say what it holds.
     """
 
     def __init__(self, cached_entries: int = CACHED_ENTRIES) -> None:
@@ -120,8 +122,14 @@ class ManifestReader:
 
 
 def _read_bytes(io: FileIO, path: str) -> bytes:
-    with io.new_input(path).open() as stream:
-        return stream.read()
+    """Read a file whole. A storage that fails or refuses says nothing about the file; only a missing one is damage."""
+    try:
+        with io.new_input(path).open() as stream:
+            return stream.read()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise storage_fault(error) from error
 
 
 def _records(data: bytes, kind: str) -> Iterator[object]:

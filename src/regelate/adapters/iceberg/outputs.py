@@ -19,6 +19,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import IdentityTransform
 
 from regelate.adapters.iceberg.faults import storage_faults
+from regelate.adapters.iceberg.s3.file_io import S3FileIO, is_s3
 from regelate.adapters.iceberg.schema import columns_of
 from regelate.core.policy import SortField
 from regelate.core.rewrite import NewDataFile
@@ -81,14 +82,14 @@ class TableOutputs:
         size = Path(target.local_path).stat().st_size
         footer = pq.read_metadata(target.local_path)
         if local_path(target.location) is None:
-            with Path(target.local_path).open("rb") as source, self._io.new_output(target.location).create() as sink:
+            with (
+                storage_faults(),
+                Path(target.local_path).open("rb") as source,
+                self._io.new_output(target.location).create(overwrite=True) as sink,  # the name is new
+            ):
                 shutil.copyfileobj(source, sink, 8 * 1024 * 1024)
             Path(target.local_path).unlink()
-        stored = len(self._io.new_input(target.location))
-        if stored != size:
-            raise Unavailable(
-                "STORAGE_INCONSISTENT", f"{target.location} has {stored} bytes after an upload of {size}", status=502
-            )
+        self._confirm(target.location, size)
         names = {footer.schema.column(i).path: leaf.field_id for i, leaf in enumerate(self._leaves)}
         found = data_file_statistics_from_parquet_metadata(footer, self._plan, names).to_serialized_dict()
         types = {leaf.field_id: leaf.type for leaf in self._leaves}
@@ -107,6 +108,18 @@ class TableOutputs:
             split_offsets=tuple(found["split_offsets"] or ()),
             sort_order_id=sort_order_id,
         )
+
+    def _confirm(self, location: str, size: int) -> None:
+        """Look at what was stored: an upload that says it succeeded is not believed (row 34)."""
+        if isinstance(self._io, S3FileIO) and is_s3(location):
+            self._io.confirm(location, size)
+            return
+        with storage_faults():
+            stored = len(self._io.new_input(location))
+        if stored != size:
+            raise Unavailable(
+                "STORAGE_INCONSISTENT", f"{location} has {stored} bytes after an upload of {size}", status=502
+            )
 
     def open(self, location: str) -> BinaryIO:
         """Open a file of the table's store, such as a published output where it lies, for reading."""

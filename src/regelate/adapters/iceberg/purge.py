@@ -19,7 +19,7 @@ from regelate.adapters.iceberg.neighbours import folders_of
 from regelate.adapters.iceberg.quarantine import QuarantineLists, quarantine_folder
 from regelate.adapters.iceberg.reached import all_manifests
 from regelate.adapters.iceberg.store import ObjectStore, own_folder
-from regelate.errors import DataUnavailable
+from regelate.errors import DataUnavailable, RegelateError, Unavailable
 
 DELETIONS_AT_ONCE = 16
 DELETIONS_IN_FLIGHT = 1_000
@@ -105,7 +105,7 @@ def _content(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[str]:
     for manifest in manifests:
         try:
             found = {entry.data_file.file_path for entry in reader.all_entries(io, manifest)}
-        except DataUnavailable:
+        except (DataUnavailable, Unavailable):
             continue
         yield from found - seen
         seen |= found
@@ -114,5 +114,5 @@ def _content(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[str]:
 def _delete(io: FileIO, path: str) -> None:
     try:
         io.delete(path)
-    except OSError:
+    except (OSError, RegelateError):
         return

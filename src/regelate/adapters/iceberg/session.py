@@ -23,10 +23,12 @@ from regelate.adapters.iceberg.neighbours import Neighbours
 from regelate.adapters.iceberg.orphans import TableOrphans
 from regelate.adapters.iceberg.outputs import TableOutputs, local_path
 from regelate.adapters.iceberg.reclaim import SnapshotReclaimer
+from regelate.adapters.iceberg.s3.access import access_of
 from regelate.adapters.iceberg.snapshot import SnapshotReader
 from regelate.adapters.iceberg.view import GroupViewWriter
 from regelate.core.policy import SortField
 from regelate.errors import RegelateError
+from regelate.ports import ObjectStoreAccess
 
 
 class TableSession:
@@ -88,6 +90,11 @@ class TableSession:
         """Whether every file that this table names by its own location or properties lies on this machine."""
         named = (self.table.metadata.location, *(v for k, v in self.properties.items() if k.endswith(".path")))
         return all(local_path(location) is not None for location in named)
+
+    @property
+    def store_access(self) -> ObjectStoreAccess | None:
+        """What an engine needs to read this table's files; None where they are not on S3."""
+        return access_of(self.table)
 
     @property
     def compression_codec(self) -> str:

@@ -18,8 +18,9 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 
 from regelate.adapters.iceberg.faults import storage_faults
+from regelate.adapters.iceberg.s3.file_io import S3FileIO, is_s3
 from regelate.core.reachability import StoredFile
-from regelate.errors import Unsupported
+from regelate.errors import RegelateError, Unavailable, Unsupported
 
 log = logging.getLogger(__name__)
 OWN_FOLDER = "regelate"
@@ -35,7 +36,8 @@ def own_folder(metadata: TableMetadata) -> str:
 class ObjectStore:
     """Implements what FileIO lacks.
 
-    Errors: Unavailable STORAGE_UNAVAILABLE, STORAGE_AUTH; Unsupported UNSUPPORTED_TABLE where it cannot be listed.
+    Errors: Unavailable STORAGE_UNAVAILABLE, STORAGE_AUTH, STORAGE_INCONSISTENT; Unsupported UNSUPPORTED_TABLE where it
+    cannot be listed.
     """
 
     def __init__(self, io: FileIO) -> None:
@@ -73,7 +75,7 @@ class ObjectStore:
             self._io.delete(file.path)
         except FileNotFoundError:
             return False
-        except OSError as error:
+        except (OSError, RegelateError) as error:
             log.warning("cannot delete %s: %s", file.path, error)
             return False
         return True
@@ -88,13 +90,20 @@ class ObjectStore:
             self.delete(location)
 
     def modified_ms(self, location: str) -> int:
+        if isinstance(self._io, S3FileIO) and is_s3(location):
+            return self._io.store.head(location).modified_ms
         folder, _, _ = location.rpartition("/")
-        return next(f.modified_ms for f in self.files(folder) if f.path == location)
+        for file in self.files(folder):
+            if file.path == location:
+                return file.modified_ms
+        raise Unavailable("STORAGE_INCONSISTENT", f"the storage does not list {location}, which it holds", status=502)
 
 
 def _listed(io: FileIO, root: str) -> Iterator[tuple[str, int, int]]:
     own: Any = getattr(io, "list_prefix", None)
-    if own is not None:
+    if isinstance(io, S3FileIO) and is_s3(root):
+        yield from io.store.listed(root)
+    elif own is not None:
         yield from own(root)
     elif hasattr(io, "fs_by_scheme"):
         yield from _by_pyarrow(io, root)

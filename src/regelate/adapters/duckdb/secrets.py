@@ -1,0 +1,43 @@
+"""S3 credentials for a DuckDB session: a secret in memory, never a setting, because settings stay readable."""
+
+from __future__ import annotations
+
+import duckdb
+
+from regelate.adapters.duckdb.sql import literal
+from regelate.errors import Unavailable
+from regelate.ports import ObjectStoreAccess
+
+NAME = "regelate_store"
+SCHEMES = ("s3://", "s3a://", "s3n://")
+
+
+def use_store(connection: duckdb.DuckDBPyConnection, access: ObjectStoreAccess) -> None:
+    """Let a session with httpfs read one store; called again, with other credentials.
+
+    It has to come before the session is locked: the first secret opens DuckDB's secret storage. The statement holds the
+    credentials, so what it raises is not shown. Errors: Unavailable STORAGE_AUTH.
+    """
+    said = {
+        "KEY_ID": access.key_id,
+        "SECRET": access.secret,
+        "SESSION_TOKEN": access.session_token,
+        "REGION": access.region,
+        "ENDPOINT": access.endpoint,
+        "URL_STYLE": "path" if access.path_style else "vhost",
+    }
+    options = [f"{name} {literal(value)}" for name, value in said.items() if value]
+    scopes = ", ".join(literal(scheme + access.scope.partition("://")[2]) for scheme in SCHEMES)
+    options += [f"USE_SSL {str(access.encrypted).lower()}", f"SCOPE [{scopes}]"]
+    try:
+        connection.execute(
+            f"CREATE OR REPLACE TEMPORARY SECRET {NAME} (TYPE s3, PROVIDER config, {', '.join(options)})"
+        )
+    except duckdb.Error:
+        refused = True
+    else:
+        refused = False
+    if refused:  # outside of the block: no traceback keeps the statement
+        raise Unavailable(
+            "STORAGE_AUTH", "the engine did not take the storage's credentials", status=502, retryable=False
+        )
