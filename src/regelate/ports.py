@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from regelate.core.conflict import CommitWindow
@@ -222,23 +223,6 @@ class OutputTarget:
     partition: Partition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectStoreAccess:
-    """How an engine reaches the S3 store of a table, and nothing beyond `scope` in it. Its text shows no secret.
-
-    `endpoint` is host and port, None for AWS's own; without `key_id` requests are not signed.
-    """
-
-    scope: str
-    endpoint: str | None
-    region: str
-    path_style: bool
-    encrypted: bool
-    key_id: str | None = field(default=None, repr=False)
-    secret: str | None = field(default=None, repr=False)
-    session_token: str | None = field(default=None, repr=False)
-
-
 class GroupViews(Protocol):
     @property
     def columns(self) -> tuple[Column, ...]: ...
@@ -279,6 +263,12 @@ class Fleet(Protocol):
 
     def namespaces(self) -> tuple[str, ...]: ...
     def list_tables(self, namespace: str) -> tuple[str, ...]: ...
+
+
+class InputFiles(Protocol):
+    """Brings files of a table's storage to this machine, each whole; several threads may ask."""
+
+    def fetch(self, location: str, path: Path, size_bytes: int) -> None: ...
 
 
 class OutputFiles(Protocol):

@@ -30,6 +30,7 @@ from regelate.settings import Settings, load_settings
 from regelate.tenancy import Address, Tenancy
 from regelate.wiring_maintenance import Maintenance
 from regelate.wiring_query import Querying
+from regelate.wiring_storage import local_copies
 from regelate.wiring_sweep import Sweeping
 
 if TYPE_CHECKING:
@@ -270,6 +271,8 @@ class Application(Maintenance, Querying, Sweeping):
                 workers=workers,
                 threads=self.placement.threads,
                 worker_memory_bytes=self.placement.memory_bytes // workers,
+                copies=stack.enter_context(local_copies(self.settings, session)),
+                renew=session.renewed_access,
             )
             yield CompactionTools(
                 reader=session.reader,

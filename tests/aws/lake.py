@@ -14,7 +14,7 @@ from tests.servers.moto_aws import KEYS, REGION, client
 BUCKET = "lake"
 SECRET = KEYS["aws_secret_access_key"]
 CATALOG = "glue"
-PATIENCE = {"retry_seconds": 2.0, "request_seconds": 1.0, "connections": 32}
+PATIENCE = {"retry_seconds": 60.0, "request_seconds": 20.0, "connections": 32}
 
 
 class S3Lake:

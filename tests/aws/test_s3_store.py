@@ -44,7 +44,7 @@ def test_an_object_of_any_size_comes_back_as_it_was_written(files: S3FileIO, siz
     with files.new_input(PLACE).open() as source:
         assert source.read() == content
     copy = io.BytesIO()
-    assert files.download(PLACE, copy) == size  # type: ignore[arg-type]
+    assert files.store.download(PLACE, copy) == size
     assert copy.getvalue() == content
 
 

@@ -23,6 +23,8 @@ ANY_TENANT = "*"
 _LONGEST_NAME = 64
 _SHARE_OF_MEMORY = 0.75
 """DuckDB's own default is 0.8 of all memory; the interpreter, PyArrow and uploads live beside it in this process."""
+_SHARE_OF_DISK = 0.25
+"""Outputs before their upload and what the engine spills want the rest."""
 
 Environment = Literal["development", "staging", "production"]
 Codec = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"]
@@ -147,11 +149,17 @@ class StorageSettings(Section):
     retry_seconds: Annotated[float, Field(ge=0, le=600)] = 15.0
     request_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
     connections: Annotated[int, Field(ge=1, le=64)] = 32
+    fetch_ahead_mb: Annotated[int, Field(ge=0, le=1024 * 1024)] | None = None
 
     @property
     def properties(self) -> dict[str, str]:
         """Return these as properties of a FileIO."""
-        return {f"regelate.storage.{name.replace('_', '-')}": str(value) for name, value in self}
+        told = self.model_dump(exclude={"fetch_ahead_mb"})
+        return {f"regelate.storage.{name.replace('_', '-')}": str(value) for name, value in told.items()}
+
+    def fetch_ahead_bytes(self, free_bytes: int) -> int:
+        """Return how much of the inputs may lie on a local disk at once, which has so much room."""
+        return int(free_bytes * _SHARE_OF_DISK) if self.fetch_ahead_mb is None else self.fetch_ahead_mb * MB
 
 
 class Configuration(Section):

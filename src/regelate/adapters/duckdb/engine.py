@@ -7,26 +7,30 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 
 import duckdb
 
 from regelate.adapters.duckdb import sql
+from regelate.adapters.duckdb.copies import LocalCopies
 from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
 from regelate.adapters.duckdb.faults import located, miscounted, reading_fault
 from regelate.adapters.duckdb.fingerprints import of_file, of_views
 from regelate.adapters.duckdb.inputs import check_checksums, check_remote, wrong_size
 from regelate.adapters.duckdb.row_groups import too_large
+from regelate.adapters.duckdb.secrets import use_store
 from regelate.adapters.duckdb.session import exhausted
+from regelate.adapters.duckdb.work import Call, Step, Work
 from regelate.adapters.duckdb.writer import write_rows
 from regelate.core.plan import FileGroup
 from regelate.core.policy import MAX_FILES_PER_GROUP, CompactionPolicy, Strategy
-from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
+from regelate.core.rewrite import Fingerprint, RewriteResult
 from regelate.core.schema import Column
 from regelate.core.slices import Part, group_start, split
-from regelate.core.table import FileScanTask
+from regelate.core.storage import ObjectStoreAccess
+from regelate.errors import Unavailable
 from regelate.ports import GroupViews, OutputFiles, OutputTarget
 
 SCAN_BYTES_PER_COLUMN = 5 * 1024
@@ -39,28 +43,6 @@ PROBE_BYTES = 32 * 1024 * 1024
 """A table without a history of rewrites is probed with the first 5 % of a group, at most 32 MB."""
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass
-class _Work:
-    """One group under way: its outputs so far, and the first fault that spoiled it."""
-
-    group: FileGroup
-    added: list[NewDataFile] = field(default_factory=list)
-    reserved: list[str] = field(default_factory=list)
-    rows_deleted: int = 0
-    fault: Exception | None = None
-
-    def spoil(self, fault: Exception) -> None:
-        self.fault = self.fault or fault
-
-    @property
-    def result(self) -> RewriteResult:
-        added = tuple(sorted(self.added, key=lambda f: self.reserved.index(f.path)))
-        return RewriteResult(group=self.group, added=added, rows_deleted=self.rows_deleted)
-
-
-Step = tuple[_Work, Callable[[], None]]
 
 
 class DuckDBRewriteEngine:
@@ -79,7 +61,10 @@ class DuckDBRewriteEngine:
         workers: int,
         threads: int,
         worker_memory_bytes: int,
+        copies: LocalCopies | None = None,
+        renew: Callable[[], ObjectStoreAccess | None] = lambda: None,
     ) -> None:
+        """`renew` returns other credentials for the files that are read where they lie, once these were refused."""
         self._connect = connect
         self._views = views
         self._outputs = outputs
@@ -87,6 +72,8 @@ class DuckDBRewriteEngine:
         self._workers = max(workers, 1)
         self._threads = max(threads, 1)
         self._worker_memory_bytes = worker_memory_bytes
+        self._copies = copies
+        self._renew = renew
 
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
@@ -98,7 +85,8 @@ class DuckDBRewriteEngine:
         part = group_start(group, min(max(group.size_bytes * PROBE_SHARE, 1), PROBE_BYTES))
         path = self._folder / "probe.parquet"
         try:
-            self._copy(self._connection.cursor(), part, str(path), policy)
+            with self._copied(replace(group, tasks=part.tasks)) as here:
+                self._copy(self._cursor(), replace(part, group=here, tasks=here.tasks), str(path), policy)
             return path.stat().st_size / max(part.size_bytes, 1)
         except duckdb.Error as error:
             raise reading_fault(error, part.tasks) from error
@@ -109,15 +97,11 @@ class DuckDBRewriteEngine:
         self, groups: Sequence[FileGroup], policy: CompactionPolicy, *, progress: Progress | None = None
     ) -> tuple[tuple[RewriteResult, ...], tuple[tuple[FileGroup, Exception], ...]]:
         """Rewrite every group; return results in plan order, and the groups that failed with their faults."""
-        works = [_Work(group, fault=self._unfit(group.tasks)) for group in groups]
-        steps: list[Step] = [(work, partial(check_checksums, self._cursor, work.group.tasks)) for work in works]
-        if policy.strategy is Strategy.SORT:
-            steps += [(work, _sorted_step(self, work, policy)) for work in works]
-        else:
-            steps += self._part_steps(works, policy)
-        steps += [(work, _count_step(self, work)) for work in works if any(t.deletes for t in work.group.tasks)]
+        works = [Work(group) for group in groups]
+        if self._copies is not None:
+            self._copies.begin(groups)
         try:
-            self._run(steps, progress)
+            self._run(self._steps(works, policy), progress)
         except BaseException:  # interrupted: nothing of this run can have been committed
             for work in works:
                 self._outputs.discard(work.reserved)
@@ -137,31 +121,71 @@ class DuckDBRewriteEngine:
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         return self._connection.cursor()
 
-    def _unfit(self, tasks: Sequence[FileScanTask]) -> Exception | None:
-        return wrong_size(tasks) or too_large(self._connection.cursor(), tasks, self._worker_memory_bytes)
+    def _steps(self, works: Sequence[Work], policy: CompactionPolicy) -> list[Step]:
+        """Return what is to be done, group by group: the copies of one group make room for those of the next."""
+        writing: list[list[Call]]
+        if policy.strategy is Strategy.SORT:
+            writing = [[partial(self.write_sorted, work, policy)] for work in works]
+        else:
+            writing = self._part_steps(works, policy)
+        steps: list[Step] = []
+        for work, calls in zip(works, writing, strict=True):
+            own: list[Call] = [partial(self.check, work), *calls]
+            if any(t.deletes for t in work.group.tasks):
+                own.append(partial(self.count_deleted, work))
+            work.steps_left = len(own)
+            steps += [(work, call) for call in own]
+        return steps
 
-    def _miscounted(self, work: _Work) -> Exception | None:
+    def check(self, work: Work) -> None:
+        check_checksums(self._cursor, self._here(work).tasks)
+
+    def _here(self, work: Work) -> FileGroup:
+        """Return the group as it can be read, once it has arrived and its files are found fit to be read."""
+        with work.arriving:
+            if work.here is None:
+                here = work.group if self._copies is None else self._copies.of(work.group)
+                fault = wrong_size(here.tasks) or too_large(self._cursor(), here.tasks, self._worker_memory_bytes)
+                if fault is not None:
+                    raise fault
+                work.here = here
+            return work.here
+
+    @contextmanager
+    def _copied(self, group: FileGroup) -> Iterator[FileGroup]:
+        """Read one group by itself, beside a rewrite."""
+        if self._copies is None:
+            yield group
+            return
+        self._copies.begin([group])
+        try:
+            yield self._copies.of(group)
+        finally:
+            self._copies.release(group)
+
+    def _miscounted(self, work: Work) -> Exception | None:
         """Where rows do not add up, ask the inputs' own footers whether the manifests count them wrongly (row 26)."""
         result = work.result
         if result.rows_read - result.rows_deleted == result.rows_written:
             return None
         try:
-            return miscounted(self._connection.cursor(), work.group.tasks)
+            return miscounted(self._cursor(), work.group.tasks)
         except duckdb.Error as error:
             return reading_fault(error, work.group.tasks)
 
     def fingerprints(self, result: RewriteResult) -> tuple[Fingerprint, Fingerprint]:
         """Return the fingerprints of what a rewrite read, by a scan of its own, and of its outputs as PyArrow reads
         them back from where they lie. Remote inputs, whose page checksums nobody has looked at yet, are checked too."""
-        group, cursor = result.group, self._connection.cursor()
-        check_remote(self._cursor, group.tasks, self._outputs.open)
+        group, cursor = result.group, self._cursor()
         written = Fingerprint()
         for added in result.added:
             with self._outputs.open(added.path) as source:
                 written += of_file(cursor, source, self._views.columns, added.path)
         try:
-            scans = Part(group=group, tasks=group.tasks).scans(self._files_per_scan())
-            return of_views(cursor, self._views, scans), written
+            with self._copied(group) as here:
+                check_remote(self._cursor, here.tasks, self._outputs.open)
+                scans = Part(group=here, tasks=here.tasks).scans(self._files_per_scan())
+                return of_views(cursor, self._views, scans), written
         except duckdb.Error as error:
             raise reading_fault(error, group.tasks) from error
 
@@ -169,18 +193,19 @@ class DuckDBRewriteEngine:
         done = 0
         lock = threading.Lock()
 
-        def guarded(work: _Work, step: Callable[[], None]) -> None:
+        def guarded(work: Work, step: Call) -> None:
             nonlocal done
             if work.fault is None:
-                try:
-                    step()
-                except duckdb.Error as error:
-                    fault = reading_fault(error, work.group.tasks)
-                    work.spoil(located(fault, self._connection.cursor(), work.group.tasks))
-                except Exception as error:  # noqa: BLE001  the group is given back with it: nothing is swallowed
-                    work.spoil(exhausted(error) or error)
+                fault = self._fault_of(work, step)
+                if fault is not None and _is_refused(fault) and self._renewed():
+                    fault = self._fault_of(work, step)
+                if fault is not None:
+                    work.spoil(fault if self._copies is None else self._copies.named(fault))
             with lock:
                 done += 1
+                work.steps_left -= 1
+                if self._copies is not None and not work.steps_left:
+                    self._copies.release(work.group)
                 if progress is not None:
                     progress(done, len(steps))
 
@@ -190,19 +215,37 @@ class DuckDBRewriteEngine:
             for future in waiting:
                 future.result()
 
-    def _part_steps(self, works: Sequence[_Work], policy: CompactionPolicy) -> list[Step]:
+    def _fault_of(self, work: Work, step: Call) -> Exception | None:
+        try:
+            step()
+        except duckdb.Error as error:
+            return located(reading_fault(error, work.tasks), self._cursor(), work.tasks)
+        except Exception as error:  # noqa: BLE001  the group is given back with it: nothing is swallowed
+            return exhausted(error) or error
+        return None
+
+    def _renewed(self) -> bool:
+        """Give the session other credentials; say whether there were any."""
+        access = self._renew()
+        if access is not None:
+            use_store(self._cursor(), access)
+        return access is not None
+
+    def _part_steps(self, works: Sequence[Work], policy: CompactionPolicy) -> list[list[Call]]:
         """Reserve all outputs before any step runs: one ledger entry, and names that follow the order of the parts."""
         parts = [(work, part) for work in works for part in split(work.group)]
         targets = self._outputs.reserve([work.group.partition for work, _ in parts])
-        for (work, _), target in zip(parts, targets, strict=True):
+        calls: dict[int, list[Call]] = {work.group.index: [] for work in works}
+        for (work, part), target in zip(parts, targets, strict=True):
             work.reserved.append(target.location)
-        return [
-            (work, _part_step(self, work, part, target, policy))
-            for (work, part), target in zip(parts, targets, strict=True)
-        ]
+            calls[work.group.index].append(partial(self.write_part, work, part, target, policy))
+        return [calls[work.group.index] for work in works]
 
-    def write_part(self, work: _Work, part: Part, target: OutputTarget, policy: CompactionPolicy) -> None:
-        rows = self._copy(self._connection.cursor(), part, target.local_path, policy)
+    def write_part(self, work: Work, part: Part, target: OutputTarget, policy: CompactionPolicy) -> None:
+        here = self._here(work)
+        first = work.group.tasks.index(part.tasks[0])
+        part = replace(part, group=here, tasks=here.tasks[first : first + len(part.tasks)])
+        rows = self._copy(self._cursor(), part, target.local_path, policy)
         if rows:
             work.added.append(self._outputs.publish(target, sort_order_id=None))
         else:
@@ -253,10 +296,10 @@ class DuckDBRewriteEngine:
     ) -> int:
         return write_rows(cursor, select, path, columns, codec=policy.compression_codec, row_group_size=row_group_size)
 
-    def write_sorted(self, work: _Work, policy: CompactionPolicy) -> None:
+    def write_sorted(self, work: Work, policy: CompactionPolicy) -> None:
         """Sort one group into a temporary table, which spills, then write contiguous ranges of it."""
-        group = work.group
-        cursor = self._connection.cursor()
+        group = self._here(work)
+        cursor = self._cursor()
         order = sql.order_by(policy.sort_order, self._views.columns)
         scans = Part(group=group, tasks=group.tasks).scans(self._files_per_scan())
         with self._staged(cursor, scans, f"staged_{group.index}") as (staged, columns):
@@ -271,7 +314,7 @@ class DuckDBRewriteEngine:
     def _write_ranges(
         self,
         cursor: duckdb.DuckDBPyConnection,
-        work: _Work,
+        work: Work,
         name: str,
         columns: tuple[Column, ...],
         rows: int,
@@ -289,22 +332,12 @@ class DuckDBRewriteEngine:
             self._write(cursor, select, target.local_path, columns, policy, size)
             work.added.append(self._outputs.publish(target, sort_order_id=order_id))
 
-    def count_deleted(self, work: _Work) -> None:
-        limit, tasks = self._files_per_scan(), work.group.tasks
-        for low in range(0, len(tasks), limit):  # a row is counted with its own file, so parts add up
-            part = replace(work.group, tasks=tasks[low : low + limit])
-            work.rows_deleted += count_deleted_rows(self._connection.cursor(), self._views, part)
+    def count_deleted(self, work: Work) -> None:
+        limit, here = self._files_per_scan(), self._here(work)
+        parts = [replace(here, tasks=here.tasks[low : low + limit]) for low in range(0, len(here.tasks), limit)]
+        # a row is counted with its own file, so parts add up
+        work.rows_deleted = sum(count_deleted_rows(self._cursor(), self._views, part) for part in parts)
 
 
-def _part_step(
-    engine: DuckDBRewriteEngine, work: _Work, part: Part, target: OutputTarget, policy: CompactionPolicy
-) -> Callable[[], None]:
-    return lambda: engine.write_part(work, part, target, policy)
-
-
-def _sorted_step(engine: DuckDBRewriteEngine, work: _Work, policy: CompactionPolicy) -> Callable[[], None]:
-    return lambda: engine.write_sorted(work, policy)
-
-
-def _count_step(engine: DuckDBRewriteEngine, work: _Work) -> Callable[[], None]:
-    return lambda: engine.count_deleted(work)
+def _is_refused(fault: Exception) -> bool:
+    return isinstance(fault, Unavailable) and fault.code == "STORAGE_AUTH"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import duckdb
@@ -44,16 +45,25 @@ def reading_fault(error: duckdb.Error, tasks: Sequence[FileScanTask]) -> Regelat
     return DataUnavailable("DATA_FILE_CORRUPT", f"cannot read {data or 'an input'}: {first_line}", path=data)
 
 
+REFUSALS = (400, 401, 403)
+"""S3 says 400 to an expired token and to the wrong region."""
+_STATUS = re.compile(r"\(HTTP (\d{3})\b")
+_BROKEN_OFF = re.compile(r" error for HTTP (GET|HEAD|POST) to ")
+"""What the engine says after its last try of a request that got no answer."""
+_CONTRADICTIONS = ("Content-Length from server mismatches", "ETag on reading file")
 _MISSING = ("No such file", "No files found", "404")
 
 
 def _refused(error: duckdb.Error, text: str) -> RegelateError | None:
     """Name a store that refuses or fails, which says nothing about the file."""
-    status = getattr(error, "status_code", 0) if isinstance(error, duckdb.HTTPException) else 0
-    if status in (401, 403) or "Permission denied" in text:
+    told = _STATUS.search(text)
+    status = getattr(error, "status_code", 0) or (int(told[1]) if told else 0)
+    if status in REFUSALS or "Permission denied" in text:
         return Unavailable("STORAGE_AUTH", f"the storage refused access: {text}", status=502, retryable=False)
-    if status >= 500 or status == 429:
+    if status >= 500 or status == 429 or _BROKEN_OFF.search(text):
         return Unavailable("STORAGE_UNAVAILABLE", f"the storage failed: {text}")
+    if any(sign in text for sign in _CONTRADICTIONS):
+        return Unavailable("STORAGE_INCONSISTENT", f"the storage contradicts itself: {text}", status=502)
     return None
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import duckdb
 
 from regelate.adapters.duckdb.sql import literal
+from regelate.core.storage import ObjectStoreAccess
 from regelate.errors import Unavailable
-from regelate.ports import ObjectStoreAccess
 
 NAME = "regelate_store"
+TIMEOUT_SECONDS, RETRIES = 10, 5
+"""The engine's own patience, with pauses from 100 ms that grow fourfold."""
 SCHEMES = ("s3://", "s3a://", "s3n://")
 
 
@@ -29,6 +31,8 @@ def use_store(connection: duckdb.DuckDBPyConnection, access: ObjectStoreAccess) 
     options = [f"{name} {literal(value)}" for name, value in said.items() if value]
     scopes = ", ".join(literal(scheme + access.scope.partition("://")[2]) for scheme in SCHEMES)
     options += [f"USE_SSL {str(access.encrypted).lower()}", f"SCOPE [{scopes}]"]
+    connection.execute(f"SET http_timeout = {TIMEOUT_SECONDS}")
+    connection.execute(f"SET http_retries = {RETRIES}")
     try:
         connection.execute(
             f"CREATE OR REPLACE TEMPORARY SECRET {NAME} (TYPE s3, PROVIDER config, {', '.join(options)})"

@@ -11,8 +11,8 @@ from pathlib import Path
 import duckdb
 
 from regelate.adapters.duckdb.secrets import use_store
+from regelate.core.storage import ObjectStoreAccess
 from regelate.errors import ResourceExhausted, Unavailable
-from regelate.ports import ObjectStoreAccess
 
 EXTENSIONS = ("avro", "httpfs", "iceberg")
 LOCAL_EXTENSIONS = ("avro", "iceberg")

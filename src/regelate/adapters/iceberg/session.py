@@ -16,6 +16,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from regelate.adapters.iceberg.catalogs import open_table
 from regelate.adapters.iceberg.committer import IcebergCommitter
+from regelate.adapters.iceberg.inputs import TableInputs
 from regelate.adapters.iceberg.ledger import LONGEST_RUN_SECONDS, RunLedger
 from regelate.adapters.iceberg.manifest_writing import TARGET_SIZE, TARGET_SIZE_DEFAULT, whole
 from regelate.adapters.iceberg.manifests import ManifestReader
@@ -24,11 +25,12 @@ from regelate.adapters.iceberg.orphans import TableOrphans
 from regelate.adapters.iceberg.outputs import TableOutputs, local_path
 from regelate.adapters.iceberg.reclaim import SnapshotReclaimer
 from regelate.adapters.iceberg.s3.access import access_of
+from regelate.adapters.iceberg.s3.file_io import S3FileIO
 from regelate.adapters.iceberg.snapshot import SnapshotReader
 from regelate.adapters.iceberg.view import GroupViewWriter
 from regelate.core.policy import SortField
+from regelate.core.storage import ObjectStoreAccess
 from regelate.errors import RegelateError
-from regelate.ports import ObjectStoreAccess
 
 
 class TableSession:
@@ -96,6 +98,10 @@ class TableSession:
         """What an engine needs to read this table's files; None where they are not on S3."""
         return access_of(self.table)
 
+    def renewed_access(self) -> ObjectStoreAccess | None:
+        """Return other credentials for an engine that was refused; None where there are none, or were some before."""
+        return access_of(self.table) if isinstance(self.table.io, S3FileIO) and self.table.io.store.renew() else None
+
     @property
     def compression_codec(self) -> str:
         return self.properties.get("write.parquet.compression-codec", "zstd")
@@ -141,6 +147,10 @@ class TableSession:
 
     def _outputs(self, metadata: TableMetadata, run_id: str) -> TableOutputs:
         return TableOutputs(metadata, self.table.io, self.ledger, run_id=run_id, folder=self.folder)
+
+    @cached_property
+    def inputs(self) -> TableInputs:
+        return TableInputs(self.table.io)
 
     @cached_property
     def views(self) -> GroupViewWriter:

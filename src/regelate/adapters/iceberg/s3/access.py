@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 from pyiceberg.table import Table
 
 from regelate.adapters.iceberg.s3.file_io import S3FileIO, boto3_is_installed, is_s3
+from regelate.core.storage import ObjectStoreAccess
 from regelate.errors import Unavailable
-from regelate.ports import ObjectStoreAccess
 
 
 def access_of(table: Table) -> ObjectStoreAccess | None:

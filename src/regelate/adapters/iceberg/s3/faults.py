@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-import urllib3.exceptions
 from botocore import exceptions as native
 
 from regelate.errors import RegelateError, Unavailable
@@ -43,12 +42,15 @@ def kind_of(error: Exception) -> Failure:
     """Classify what a request or the reading of its body raised."""
     if isinstance(error, native.ClientError):
         return _of_answer(error)
-    if isinstance(error, Inconsistent | native.FlexibleChecksumError | urllib3.exceptions.IncompleteRead):
+    http = type(error).__module__.startswith("urllib3.")  # what reads a body is botocore's choice, so it goes by name
+    if isinstance(error, Inconsistent | native.FlexibleChecksumError) or (
+        http and "Incomplete" in type(error).__name__
+    ):
         return Failure.INCONSISTENT
     if isinstance(error, native.NoCredentialsError | native.PartialCredentialsError | native.CredentialRetrievalError):
         return Failure.DENIED
-    passing = (TooSlow, native.HTTPClientError, native.ConnectionError, urllib3.exceptions.HTTPError, OSError)
-    return Failure.PASSING if isinstance(error, passing) else Failure.FINAL
+    passing = (TooSlow, native.HTTPClientError, native.ConnectionError, OSError)
+    return Failure.PASSING if http or isinstance(error, passing) else Failure.FINAL
 
 
 def _of_answer(error: native.ClientError) -> Failure:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
@@ -72,9 +72,6 @@ class S3FileIO(PyArrowFileIO):
     def confirm(self, location: str, size_bytes: int) -> None:
         """Look at an object that was just stored, until it is shown with this size."""
         self.store.head(location, size_bytes=size_bytes)
-
-    def download(self, location: str, sink: BinaryIO) -> int:
-        return self.store.download(location, sink)
 
 
 class S3File(InputFile, OutputFile):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import random
 import re
@@ -21,6 +22,7 @@ SLOWEST_BYTES_PER_SECOND = 64 * 1024
 """Below this, once `request_seconds` are over, an answer counts as dripping."""
 PIECE_BYTES = 1024 * 1024
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+_MD5 = re.compile(r'"[0-9a-f]{32}"')
 Found = TypeVar("Found")
 
 
@@ -82,7 +84,7 @@ class S3Store:
         return self._client
 
     def renew(self) -> bool:
-        """Ask for credentials anew because another engine was refused; say whether there are others now."""
+        """Ask for credentials anew because another client was refused; say whether there are others now."""
         return self._renew(self._client)
 
     def head(self, location: str, *, size_bytes: int | None = None) -> ObjectInfo:
@@ -111,18 +113,27 @@ class S3Store:
 
         def get(api: Any) -> bytes:
             received = bytearray()
-            self._receive(api, location, first, end, info, received.extend)
+            etag = self._receive(api, location, first, end, info, received.extend)
+            if (first, end) == (0, None):
+                self._check_whole(api, location, bytes(received), etag)
             return bytes(received)
 
         return self.call(f"GET {location}", get)
 
-    def download(self, location: str, sink: BinaryIO) -> int:
-        """Write a whole object to a file that can be rewound, in one GET, and return its size in bytes."""
+    def download(self, location: str, sink: BinaryIO, *, size_bytes: int | None = None) -> int:
+        """Write a whole object to a file that can be rewound, in one GET, and return its size in bytes.
+
+        Where that is not `size_bytes`, the store is asked: an object that really has another size is no fault of its.
+        """
 
         def get(api: Any) -> int:
             sink.seek(0)
             sink.truncate()
-            return self._receive(api, location, 0, None, None, sink.write)
+            self._receive(api, location, 0, None, None, sink.write)
+            received = sink.tell()
+            if size_bytes not in (None, received):
+                _check_shown(api, location, received)
+            return received
 
         return self.call(f"GET {location}", get)
 
@@ -134,7 +145,8 @@ class S3Store:
         end: int | None,
         info: ObjectInfo | None,
         take: Callable[[bytes], object],
-    ) -> int:
+    ) -> str:
+        """Hand over what comes, hold it to what was promised, and return the object's ETag."""
         whole = first == 0 and end is None
         asked = {} if whole else {"Range": f"bytes={first}-{'' if end is None else end - 1}"}
         answer = api.get_object(**Place.of(location).parameters, **asked)
@@ -151,9 +163,17 @@ class S3Store:
                 self._check_speed(received, self._clock() - started)
             if received != promised:
                 raise Inconsistent(f"{received} bytes came where {promised} were promised")
-            return received
+            return str(answer.get("ETag", ""))
         finally:
             body.close()
+
+    def _check_whole(self, api: Any, location: str, content: bytes, etag: str) -> None:
+        """Hold a whole object to its ETag, where that is the MD5 of its content: not so with some ways to store it.
+
+        Where they differ, the size decides: an object that is shown with another one was not sent whole.
+        """
+        if _MD5.fullmatch(etag) and hashlib.md5(content, usedforsecurity=False).hexdigest() != etag.strip('"'):
+            _check_shown(api, location, len(content))
 
     def _check_speed(self, received: int, seconds: float) -> None:
         if seconds > self._client.settings.request_seconds and received < seconds * SLOWEST_BYTES_PER_SECOND:
@@ -227,6 +247,12 @@ class S3Store:
             self._renewed = True
             self._client = renewed(S3Settings.of(self._properties()), refused)
             return self._client is not refused
+
+
+def _check_shown(api: Any, location: str, received: int) -> None:
+    shown = api.head_object(**Place.of(location).parameters)["ContentLength"]
+    if shown != received:
+        raise Inconsistent(f"{received} bytes came of an object that is shown with {shown}")
 
 
 def _promised_range(answer: Mapping[str, Any], first: int, end: int | None) -> int:

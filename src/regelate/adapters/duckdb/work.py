@@ -1,0 +1,45 @@
+"""One group under way through the rewrite engine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from regelate.core.plan import FileGroup
+from regelate.core.rewrite import NewDataFile, RewriteResult
+from regelate.core.table import FileScanTask
+
+
+@dataclass
+class Work:
+    """Its outputs so far, and the first fault that spoiled it.
+
+    `here` is the group as it is read: the same, or with the paths of local copies.
+    """
+
+    group: FileGroup
+    here: FileGroup | None = None
+    arriving: threading.Lock = field(default_factory=threading.Lock)
+    steps_left: int = 0
+    added: list[NewDataFile] = field(default_factory=list)
+    reserved: list[str] = field(default_factory=list)
+    rows_deleted: int = 0
+    fault: Exception | None = None
+
+    def spoil(self, fault: Exception) -> None:
+        self.fault = self.fault or fault
+
+    @property
+    def tasks(self) -> tuple[FileScanTask, ...]:
+        """The tasks as they are read, as far as that is known."""
+        return (self.here or self.group).tasks
+
+    @property
+    def result(self) -> RewriteResult:
+        added = tuple(sorted(self.added, key=lambda f: self.reserved.index(f.path)))
+        return RewriteResult(group=self.group, added=added, rows_deleted=self.rows_deleted)
+
+
+Call = Callable[[], None]
+Step = tuple[Work, Call]

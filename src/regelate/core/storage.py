@@ -1,0 +1,22 @@
+"""Where a table's objects are, and how they may be reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectStoreAccess:
+    """How an engine reaches the S3 store of a table, and nothing beyond `scope` in it. Its text shows no secret.
+
+    `endpoint` is host and port, None for AWS's own; without `key_id` requests are not signed.
+    """
+
+    scope: str
+    endpoint: str | None
+    region: str
+    path_style: bool
+    encrypted: bool
+    key_id: str | None = field(default=None, repr=False)
+    secret: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
