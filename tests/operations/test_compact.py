@@ -23,6 +23,7 @@ from regelate.errors import (
     NotFound,
     RegelateError,
     ResourceExhausted,
+    Unavailable,
 )
 from regelate.operations.compact import CompactCommand, CompactOutcome, Status, compact
 from tests.operations.fakes import (
@@ -452,4 +453,23 @@ def test_what_is_too_much_in_halves_too_is_refused_after_one_retry(code: str) ->
         compact(tools_for(world.table, engine=engine), command())
     assert (caught.value.code, caught.value.status) == (code, 507)
     assert len(engine.calls) == 1 + 2 * len(engine.calls[0])
+    world.audit()
+
+
+def test_a_half_that_cannot_even_begin_leaves_no_output_of_the_other_groups_behind() -> None:
+    """The ledger cannot be written any more: what another group made must land, or go, but not be forgotten."""
+    world = World()
+
+    class NoLedger(MemoryEngine):
+        def rewrite(self, groups: Any, policy: Any, *, progress: Any = None) -> Any:
+            if self.written:
+                raise Unavailable("STORAGE_UNAVAILABLE", "no ledger")
+            self._faults = {g.index: ResourceExhausted("OUT_OF_MEMORY", "full") for g in groups[1:]}
+            return super().rewrite(groups, policy, progress=progress)
+
+    engine = NoLedger(world.table)
+    outcome = compact(tools_for(world.table, engine=engine), command())
+    assert (outcome.status, outcome.reason) == (Status.PARTIAL, "STORAGE_UNAVAILABLE")
+    assert len(engine.written) == 1
+    assert set(engine.written) <= set(world.table.state.files)
     world.audit()

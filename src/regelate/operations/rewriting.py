@@ -35,9 +35,13 @@ def rewrite_groups(
         next_index += len(smaller)
         failed.remove((group, error))
         for half in smaller:
-            again, spoiled = engine.rewrite([half], policy)
+            try:
+                again, spoiled = engine.rewrite([half], policy)
+            except Exception as fault:  # noqa: BLE001  outputs of other groups exist: only their caller knows their end
+                failed.append((half, as_error(fault)))
+                continue
             results += again
-            failed += [(left, as_error(fault)) for left, fault in spoiled]
+            failed += [(left, as_error(error)) for left, error in spoiled]
     return results, failed
 
 
