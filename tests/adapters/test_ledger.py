@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.table import Table
+from pyiceberg.table import CommitTableResponse, Table
 
 from regelate.adapters.iceberg.dead_runs import TableLedgers
 from regelate.adapters.iceberg.ledger import FOLDER, RunLedger
@@ -302,6 +302,29 @@ def test_an_attempt_of_unknown_outcome_that_another_one_overtook_is_swept(applic
     sweep(application)
     assert (loose_files(table), ledger(table)) == (set(), [])
     assert len(live_data_paths(table)) == 4
+
+
+def test_an_attempt_whose_answer_does_not_show_it_is_swept_when_another_one_landed(
+    application: HookedApplication,
+) -> None:
+    """Row 66: the catalog answers with the table as it was, and has done nothing."""
+    write(application, 1, 2)
+    catalog = application.hooked
+    commit = catalog.commit_table
+
+    def does_nothing(*arguments: Any, **options: Any) -> CommitTableResponse:
+        catalog.commit_table = commit  # type: ignore[method-assign]
+        found = load(application)
+        return CommitTableResponse(**{"metadata": found.metadata, "metadata-location": found.metadata_location})  # type: ignore[arg-type]
+
+    catalog.commit_table = does_nothing  # type: ignore[method-assign]
+    write(application, 3, 4)
+    table = load(application)
+    assert len(loose_files(table)) == 2  # the manifest and the list of the first attempt
+    grow_old(table)
+    sweep(application)
+    assert (loose_files(table), ledger(table)) == (set(), [])
+    assert [row[0] for row in rows(table)] == [1, 2, 3, 4]
 
 
 def test_a_file_that_cannot_be_deleted_keeps_its_entry_for_a_sweep(

@@ -284,6 +284,7 @@ class IcebergCommitter:
             return Outcome.UNKNOWN
         if not _holds(response.metadata, self._table.metadata, updates):
             log.warning("the answer to a commit does not show it: %s", response.metadata_location)
+            self._ledger.owe()
             return Outcome.UNKNOWN
         self._landed_as = response.metadata
         self._delete(superseded(self._table.metadata, response.metadata))
