@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
+from regelate.adapters.iceberg.orphans import TableOrphans
 from regelate.adapters.iceberg.store import ObjectStore
 from regelate.errors import Conflict, InvalidRequest, NotAllowed, RegelateError
 from tests.adapters.test_expiry import NextMonth, ids
@@ -200,6 +201,44 @@ def test_files_in_quarantine_are_no_orphans(lake: Lake, table: Table) -> None:
     assert stored_files(table) == before
     assert lake.undo(table, undo_id)["snapshots_restored"] == 3
     assert [len(rows(table.refresh(), i)) for i in ids(table) if f"undo-{i}" in table.refs()] == [2, 4, 6]
+
+
+def test_what_an_undo_needs_beyond_its_list_is_no_orphan(lake: Lake, table: Table) -> None:
+    """Another engine expired the younger snapshots that reached it too, and deleted no file."""
+    lake.application.clock = NextMonth()
+    before = {i: rows(table, i) for i in ids(table)}
+    first = lake.expire(table, hours=1, keep=2, grace=24)
+    lake.compact(table, force=True, expire_snapshots=False)
+    table.refresh().maintenance.expire_snapshots().by_ids(ids(table)[:-1]).commit()
+    for path in folder(table).rglob("*"):
+        if "quarantine" not in str(path):
+            os.utime(path, (0, 0))
+    remove(lake, table)
+    lake.undo(table, first["undo_id"])
+    assert {i: rows(table.refresh(), i) for i in first["snapshot_ids"]} == {i: before[i] for i in first["snapshot_ids"]}
+
+
+@pytest.mark.parametrize("moment", ["listing", "now_ms"])
+def test_row_47_a_table_that_is_renamed_and_made_again_meanwhile_keeps_its_files(
+    lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """By default both lie in one folder, and the new one reaches nothing of the old one's."""
+    look = getattr(TableOrphans, moment)
+
+    def replaced(orphans: TableOrphans) -> object:
+        monkeypatch.undo()
+        found = look(orphans)
+        lake.catalog.rename_table("db.t", "db.renamed")
+        lake.table(SCHEMA, [(1, "x")], ident="db.t")
+        return found
+
+    before = rows(table)
+    monkeypatch.setattr(TableOrphans, moment, replaced)
+    with pytest.raises(Conflict) as caught:
+        remove(lake, table)
+    assert (caught.value.code, caught.value.status, caught.value.retryable) == ("TABLE_REPLACED", 409, False)
+    assert rows(lake.catalog.load_table("db.renamed")) == before
+    assert len(rows(lake.catalog.load_table("db.t"))) == 1
 
 
 @pytest.mark.parametrize(("place", "refused"), [("inside", True), ("around", True), ("beside", False)])

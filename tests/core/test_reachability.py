@@ -64,20 +64,9 @@ def test_reclaiming_reads_no_more_of_what_is_reached_than_it_needs() -> None:
     assert read == ["a", "b"]
 
 
-def test_a_file_in_a_list_that_can_be_undone_is_not_deleted_with_another_list() -> None:
-    def listed(undo_id: str, *paths: str) -> Quarantine:
-        return Quarantine(
-            undo_id=undo_id,
-            table_uuid="u",
-            metadata_location="m",
-            snapshot_ids=(),
-            recorded_ms=0,
-            grace_ms=1,
-            files=tuple(StoredFile(path=p, size_bytes=1) for p in paths),
-        )
-
-    due, young = listed("1", "a", "b"), listed("2", "b", "c")
-    assert [f.path for f in plan_deletion(due, due.files or (), [due, young])] == ["a"]
+def test_what_an_undo_needs_is_not_deleted_with_another_list_however_it_is_spelled() -> None:
+    due = tuple(StoredFile(path=p, size_bytes=1) for p in ("s3://b/a", "s3://b/b", "s3://b/c%20d"))
+    assert [f.path for f in plan_deletion(due, {"s3a://b/b", "s3://b/c d", "s3://b/x"})] == ["s3://b/a"]
 
 
 @pytest.mark.parametrize(

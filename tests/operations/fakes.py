@@ -582,6 +582,9 @@ class MemoryReclaimer:
     def unreachable(self, listed: Quarantine) -> tuple[StoredFile, ...]:
         return tuple(f for f in listed.files or self._files(listed) if f.path not in self.reached)
 
+    def needed(self, lists: Sequence[Quarantine]) -> frozenset[str]:
+        return frozenset(f.path for listed in lists for f in self._files(listed))
+
     def delete(self, files: Sequence[StoredFile]) -> tuple[StoredFile, ...]:
         gone = tuple(f for f in files if f.path not in self.deleted)
         self.deleted += [f.path for f in gone]

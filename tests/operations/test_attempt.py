@@ -320,7 +320,7 @@ def test_nothing_to_commit_commits_nothing(table: MemoryTable) -> None:
     assert (done.landed, done.snapshot_id, committer.attempts) == (None, None, 0)
 
 
-@pytest.mark.parametrize("loss", ["ok", "lost"])
+@pytest.mark.parametrize("loss", ["ok", "lost", "lost-as-conflict"])
 def test_an_expiry_whose_reply_was_lost_is_recognised_by_what_is_gone(table: MemoryTable, loss: str) -> None:
     table.append("x", [3])
     oldest = table.log[0].snapshot_id

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from regelate.core.policy import RetentionPolicy
 from regelate.errors import CommitStateUnknown, Conflict, NotAllowed, NotFound
 from regelate.operations.attempt import MAX_RACES
 from regelate.operations.expire import expire_after_commit, expire_snapshots, finish_expiry, undo_expiry
+from regelate.operations.upkeep import remove_dangling_deletes, rewrite_manifests
+from regelate.ports import Head
 from tests.operations.fakes import CountingClock, MemoryCommitter, MemoryReclaimer, MemoryTable
 
 HOUR_MS = 3_600_000
@@ -127,3 +131,35 @@ def test_the_undo_of_an_expiry_that_never_landed_changes_nothing(table: MemoryTa
     version = table.version
     assert undo_expiry(MemoryCommitter(table), reclaimer, CountingClock(), undo_id).snapshot_ids == ()
     assert (table.version, reclaimer.lists) == (version, {})
+
+
+@pytest.mark.parametrize("name", ["expire", "undo", "manifests", "dangling"])
+def test_row_47_a_table_that_was_made_again_is_left_alone(table: MemoryTable, name: str) -> None:
+    """The name is the same, the table is not the one that was meant."""
+    reclaimer = MemoryReclaimer()
+    undo_id = expire_snapshots(MemoryCommitter(table), reclaimer, LATER, POLICY).undo_id or ""
+    committer = ReplacedMeanwhile(table)
+    operations: dict[str, Callable[[], object]] = {
+        "expire": lambda: expire_snapshots(committer, reclaimer, LATER, POLICY),
+        "undo": lambda: undo_expiry(committer, reclaimer, LATER, undo_id),
+        "manifests": lambda: rewrite_manifests(committer, LATER, target_size_bytes=1, run_id="r"),
+        "dangling": lambda: remove_dangling_deletes(committer, LATER, run_id="r"),
+    }
+    with pytest.raises(Conflict) as caught:
+        operations[name]()
+    assert (caught.value.code, caught.value.status, caught.value.retryable) == ("TABLE_REPLACED", 409, False)
+    assert (committer.attempts, list(reclaimer.lists), reclaimer.deleted) == (0, [undo_id], [])
+
+
+class ReplacedMeanwhile(MemoryCommitter):
+    """After the first look the table is dropped and another one, of several snapshots, is made under its name."""
+
+    looks = 0
+
+    def head(self) -> Head:
+        self.looks += 1
+        if self.looks == 2:
+            self.table.make_again()
+            for i in range(3):
+                self.table.append("a", [i])
+        return super().head()

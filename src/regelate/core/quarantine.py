@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from regelate.core.reachability import StoredFile, plan_reclaim
@@ -60,12 +60,10 @@ class Restoration:
         return tuple(snapshot_id for snapshot_id, _ in self.snapshots)
 
 
-def plan_deletion(
-    due: Quarantine, unreachable: Sequence[StoredFile], waiting: Iterable[Quarantine]
-) -> tuple[StoredFile, ...]:
-    """Return the files of a list to delete now: still unreachable, and in no list that can still be undone.
+def plan_deletion(unreachable: Sequence[StoredFile], needed: Collection[str]) -> tuple[StoredFile, ...]:
+    """Return the files of a list to delete now: unreachable, and needed by no expiry that can still be undone.
 
-    A file can be in two lists when an expiry was undone and then done again.
+    An expiry lists only what nothing else reached at its time. What later snapshots reached too is listed by a later
+    expiry, whose grace may be shorter, and an undo of the first one needs it just as much.
     """
-    held = {f.path for other in waiting if other.undo_id != due.undo_id for f in other.files or ()}
-    return plan_reclaim({f.path: f.size_bytes for f in unreachable}, held)
+    return plan_reclaim({f.path: f.size_bytes for f in unreachable}, needed)

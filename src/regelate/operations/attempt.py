@@ -45,16 +45,19 @@ def attempt(
     decide: Callable[[Head], Change | None],
     *,
     run_id: str | None = None,
+    table_uuid: str | None = None,
     patience_seconds: float = 0.0,
     jitter: Callable[[], float] = random.random,
 ) -> Attempted:
     """Commit what `decide` makes of each head until it lands: at most 16 attempts, 5 of them on an unmoved head.
 
     They are 100 ms x 2^n apart, at most 1.6 s, with jitter. Races are lost beyond the sixteenth only while
-    `patience_seconds` last, for what would be dear to make again.
+    `patience_seconds` last, for what would be dear to make again. `table_uuid`: of the table that is meant, whatever
+    stands under its name by then.
 
-    Errors: Conflict COMMIT_CONFLICT when every attempt lost; what `decide` raises; CommitStateUnknown when nobody
-    knows, and then only: after any other error no attempt of this loop can be in the table.
+    Errors: Conflict COMMIT_CONFLICT when every attempt lost, TABLE_REPLACED when the table is another one; what
+    `decide` raises; CommitStateUnknown when nobody knows, and then only: after any other error no attempt of this loop
+    can be in the table.
     """
     sent = _Sent(committer, clock)
     head = committer.head()
@@ -67,6 +70,7 @@ def attempt(
         if stuck == MAX_ATTEMPTS or (number >= MAX_RACES and clock.monotonic() >= patient_until):
             break
         with sent.guarding(head):
+            _check_same(head, table_uuid)
             change = decide(head)
         if change is None:
             sent.check_closed(head)
@@ -123,7 +127,7 @@ class _Sent:
         listed = {s.snapshot_id for s in head.snapshots}
         for sent in self.attempts:
             if isinstance(sent.change, ExpiryChange):
-                if sent.outcome is Outcome.UNKNOWN and _expired(head, sent.change):
+                if _expired(head, sent.change):  # also after a conflict, which may be about our own commit (trap T7)
                     return sent
             elif sent.change.snapshot_id in listed or self._hidden(head, sent.change, sent.head):
                 return sent
@@ -194,6 +198,15 @@ class _Sent:
             "COMMIT_STATE_UNKNOWN",
             "the catalog did not say whether the commit landed; look for the snapshot before trying again",
             snapshot_id=_snapshot_id(self.attempts[-1].change) if self.attempts else None,
+        )
+
+
+def _check_same(head: Head, table_uuid: str | None) -> None:
+    if table_uuid is not None and head.uuid != table_uuid:
+        raise Conflict(
+            "TABLE_REPLACED",
+            "the table was dropped and made again meanwhile; look at it first, nothing was done to it",
+            retryable=False,
         )
 
 

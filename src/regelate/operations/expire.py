@@ -3,7 +3,7 @@ delete it when the grace of the list is over. Until then the expiry can be undon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from regelate.core.policy import RetentionPolicy
@@ -69,7 +69,7 @@ def expire_snapshots(
     if dry_run:
         change = _change(head, policy, clock.now_ms())
         return Expired(dry_run=True) if change is None else _removed(change, dry_run=True)
-    return _expired(committer, reclaimer, clock, policy)
+    return _expired(committer, reclaimer, clock, policy, head.uuid)
 
 
 def expire_after_commit(committer: Committer, reclaimer: Reclaimer, clock: Clock, policy: RetentionPolicy) -> Expired:
@@ -77,21 +77,24 @@ def expire_after_commit(committer: Committer, reclaimer: Reclaimer, clock: Clock
 
     Errors: as `expire_snapshots`.
     """
-    committer.head()
+    head = committer.head()
     reclaimer.check_allowed()
-    return _expired(committer, reclaimer, clock, policy)
+    return _expired(committer, reclaimer, clock, policy, head.uuid)
 
 
-def _expired(committer: Committer, reclaimer: Reclaimer, clock: Clock, policy: RetentionPolicy) -> Expired:
+def _expired(
+    committer: Committer, reclaimer: Reclaimer, clock: Clock, policy: RetentionPolicy, table_uuid: str
+) -> Expired:
     freed = finish_expiry(reclaimer)
     undo_id = str(committer.new_snapshot_id())
-    change = _committed(committer, reclaimer, clock, policy, undo_id)
+    change = _committed(committer, reclaimer, clock, policy, undo_id, table_uuid)
     if change is None:
         return Expired(files_deleted=freed.files_deleted, bytes_freed=freed.bytes_freed)
     listed = reclaimer.list_files(undo_id)
     if policy.grace_ms:
         return _removed(change, freed=freed, listed=listed)
-    now = _delete(reclaimer, listed, ())
+    others = [q for q in reclaimer.quarantines() if q.undo_id != undo_id]
+    now = _delete(reclaimer, listed, _needed(reclaimer, others, reclaimer.now_ms() if others else 0))
     total = Reclaimed(
         files_deleted=freed.files_deleted + now.files_deleted, bytes_freed=freed.bytes_freed + now.bytes_freed
     )
@@ -99,7 +102,7 @@ def _expired(committer: Committer, reclaimer: Reclaimer, clock: Clock, policy: R
 
 
 def _committed(
-    committer: Committer, reclaimer: Reclaimer, clock: Clock, policy: RetentionPolicy, undo_id: str
+    committer: Committer, reclaimer: Reclaimer, clock: Clock, policy: RetentionPolicy, undo_id: str, table_uuid: str
 ) -> ExpiryChange | None:
     """Commit one expiry under a list that was recorded before; without a landed commit there is no list left either."""
     now_ms, recorded = clock.now_ms(), False
@@ -115,7 +118,7 @@ def _committed(
         return change
 
     try:
-        done = attempt(committer, clock, decide)
+        done = attempt(committer, clock, decide, table_uuid=table_uuid)
     except CommitStateUnknown:
         raise
     except Exception:
@@ -134,9 +137,9 @@ def _committed(
 def finish_expiry(reclaimer: Reclaimer) -> Reclaimed:
     """The second phase: delete what lies in quarantine lists whose grace is over, then the lists.
 
-    Deleted is only what the latest metadata still does not reach and no list holds that can still be undone. Call it
-    after the table's head was loaded. Errors: NotAllowed GC_DISABLED when the table forbids deletion by now, or shares
-    its files: the lists stay then.
+    Deleted is only what the latest metadata still does not reach and no undo can still need; a list of which something
+    is needed stays until that is over. Call it after the table's head was loaded. Errors: NotAllowed GC_DISABLED when
+    the table forbids deletion by now, or shares its files: the lists stay then.
     """
     lists = reclaimer.quarantines()
     if not lists:
@@ -144,22 +147,34 @@ def finish_expiry(reclaimer: Reclaimer) -> Reclaimed:
     reclaimer.check_allowed()
     now_ms = reclaimer.now_ms()
     due = [q for q in lists if q.is_due(now_ms)]
-    waiting = [q for q in lists if not q.is_due(now_ms)]
-    if due:
-        reclaimer.check_unshared()
-    done = [_delete(reclaimer, listed, waiting) for listed in due]
+    if not due:
+        return Reclaimed(waiting=len(lists))
+    reclaimer.check_unshared()
+    needed = _needed(reclaimer, lists, now_ms)
+    done = [_delete(reclaimer, listed, needed) for listed in due]
+    finished = sum(d.lists for d in done)
     return Reclaimed(
         files_deleted=sum(d.files_deleted for d in done),
         bytes_freed=sum(d.bytes_freed for d in done),
-        lists=len(done),
-        waiting=len(waiting),
+        lists=finished,
+        waiting=len(lists) - finished,
     )
 
 
-def _delete(reclaimer: Reclaimer, listed: Quarantine, waiting: Sequence[Quarantine]) -> Reclaimed:
-    deleted = reclaimer.delete(plan_deletion(listed, reclaimer.unreachable(listed), waiting))
-    reclaimer.drop(listed.undo_id)
-    return Reclaimed(files_deleted=len(deleted), bytes_freed=sum(f.size_bytes for f in deleted), lists=1)
+def _needed(reclaimer: Reclaimer, lists: Sequence[Quarantine], now_ms: int) -> Collection[str]:
+    """Return every path that an undo which is still promised needs; `now_ms` is the store's time."""
+    undoable = [q for q in lists if not q.is_due(now_ms)]
+    return reclaimer.needed(undoable) if undoable else ()
+
+
+def _delete(reclaimer: Reclaimer, listed: Quarantine, needed: Collection[str]) -> Reclaimed:
+    left = reclaimer.unreachable(listed)
+    planned = plan_deletion(left, needed)
+    deleted = reclaimer.delete(planned)
+    finished = len(planned) == len(left)
+    if finished:
+        reclaimer.drop(listed.undo_id)
+    return Reclaimed(files_deleted=len(deleted), bytes_freed=sum(f.size_bytes for f in deleted), lists=int(finished))
 
 
 def undo_expiry(committer: Committer, reclaimer: Reclaimer, clock: Clock, undo_id: str) -> Undone:
@@ -188,7 +203,13 @@ def undo_expiry(committer: Committer, reclaimer: Reclaimer, clock: Clock, undo_i
             undo_until_ms=found.undo_until_ms,
         )
     restoration = reclaimer.restoration(undo_id)
-    done = attempt(committer, clock, lambda head: _restoring(committer, head, restoration, run_id), run_id=run_id)
+    done = attempt(
+        committer,
+        clock,
+        lambda head: _restoring(committer, head, restoration, run_id),
+        run_id=run_id,
+        table_uuid=head.uuid,
+    )
     reclaimer.drop(undo_id)
     back = done.landed.restored if isinstance(done.landed, SnapshotChange) else None
     return Undone(snapshot_ids=back.snapshot_ids if back else (), snapshot_id=done.snapshot_id)

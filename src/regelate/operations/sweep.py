@@ -111,9 +111,10 @@ def sweep_ledger(
 
 
 def _quarantined(reclaimer: Reclaimer) -> frozenset[str]:
-    """Return what lies in quarantine lists: its own rules say when it goes."""
+    """Return what lies in quarantine lists, whose own rules say when it goes, and what an undo of them needs."""
     lists = reclaimer.quarantines()
-    return frozenset(f.path for q in lists for f in (reclaimer.unreachable(q) if q.files is None else q.files))
+    listed = frozenset(f.path for q in lists for f in (reclaimer.unreachable(q) if q.files is None else q.files))
+    return listed | reclaimer.needed(lists) if lists else listed
 
 
 def sweep(

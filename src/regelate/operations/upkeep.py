@@ -37,7 +37,7 @@ def rewrite_manifests(
 
     Planned on every head anew, so what others commit meanwhile is part of the plan. Errors: Conflict COMMIT_CONFLICT.
     """
-    committer.head()
+    meant = committer.head().uuid
     before = len(committer.manifests())
     if dry_run:
         return _planned(before, plan_manifest_rewrite(committer.manifests(), target_size_bytes))
@@ -55,7 +55,7 @@ def rewrite_manifests(
                 manifest_groups=groups,
             )
 
-        change = attempt(committer, clock, decide, run_id=f"{run_id}:{number}").landed
+        change = attempt(committer, clock, decide, run_id=f"{run_id}:{number}", table_uuid=meant).landed
         if not isinstance(change, SnapshotChange):
             break
         landed.append(change)
@@ -101,7 +101,7 @@ def remove_dangling_deletes(
     Rules: Iceberg's `RemoveDanglingDeletesSparkAction` (1.10) goes by the least sequence number of each partition; this
     goes by every data file, so what it drops includes that. Errors: Conflict COMMIT_CONFLICT.
     """
-    committer.head()
+    meant = committer.head().uuid
     if dry_run:
         return DanglingRemoved(delete_files=len(committer.dangling_deletes()), dry_run=True)
 
@@ -116,7 +116,7 @@ def remove_dangling_deletes(
             dropped_delete_paths=paths,
         )
 
-    change = attempt(committer, clock, decide, run_id=run_id).landed
+    change = attempt(committer, clock, decide, run_id=run_id, table_uuid=meant).landed
     if not isinstance(change, SnapshotChange):
         return DanglingRemoved(delete_files=0)
     return DanglingRemoved(delete_files=len(change.dropped_delete_paths), snapshot_id=change.snapshot_id)

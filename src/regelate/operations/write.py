@@ -11,7 +11,7 @@ from regelate.core.policy import CompactionPolicy
 from regelate.core.rewrite import NewDataFile
 from regelate.core.table import RUN_ID, FileScanTask, SnapshotEntry
 from regelate.core.trigger import check_is_due
-from regelate.errors import CommitStateUnknown, Conflict, RegelateError, Unsupported
+from regelate.errors import CommitStateUnknown, RegelateError, Unsupported
 from regelate.operations.attempt import Attempted, attempt
 from regelate.ports import Clock, Committer, Head, KeyRewriter, RowWriter, SnapshotChange, TableReader
 
@@ -116,9 +116,6 @@ def _committed(tools: WriteTools, command: WriteCommand, rows: object, added: tu
 
     def decide(head: Head) -> SnapshotChange:
         """Make a change of its own for every attempt: what is found in the table later says which files landed."""
-        if head.uuid != tools.table_uuid:
-            message = "the table was dropped and made again meanwhile; look at it first, nothing was written to it"
-            raise Conflict("TABLE_REPLACED", message, retryable=False)
         snapshot_id = tools.committer.new_snapshot_id()
         if command.mode is WriteMode.APPEND:
             return SnapshotChange(operation="append", snapshot_id=snapshot_id, summary=summary, added=added)
@@ -135,7 +132,7 @@ def _committed(tools: WriteTools, command: WriteCommand, rows: object, added: tu
         )
 
     try:
-        done = attempt(tools.committer, tools.clock, decide, run_id=command.run_id)
+        done = attempt(tools.committer, tools.clock, decide, run_id=command.run_id, table_uuid=tools.table_uuid)
     except CommitStateUnknown:
         raise
     except Exception:

@@ -12,10 +12,11 @@ from regelate.adapters.iceberg.faults import catalog_faults
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.neighbours import Neighbours
 from regelate.adapters.iceberg.quarantine import QuarantineLists, quarantine_folder, snapshots_in, statistics_in
-from regelate.adapters.iceberg.reached import older_metadata, reached, reached_by
+from regelate.adapters.iceberg.reached import needed_by, older_metadata, reached, reached_by
 from regelate.adapters.iceberg.store import ObjectStore, own_folder
 from regelate.adapters.iceberg.tasks import check_metadata
 from regelate.core.reachability import Place, StoredFile
+from regelate.errors import Conflict
 
 VERSION_HINT = "version-hint.text"
 """Where tables without a catalog (Iceberg's HadoopTables) say which metadata file is theirs."""
@@ -23,7 +24,8 @@ VERSION_HINT = "version-hint.text"
 
 class TableOrphans:
     """Implements OrphanFiles. Errors: NotAllowed GC_DISABLED, also where another table's folder overlaps; Unsupported
-    for format version 3; DataUnavailable METADATA_CORRUPT when not everything that is reachable can be read."""
+    for format version 3; DataUnavailable METADATA_CORRUPT when not everything that is reachable can be read; Conflict
+    TABLE_REPLACED."""
 
     def __init__(self, load: Callable[[], Table], reader: ManifestReader, neighbours: Neighbours) -> None:
         self._load = load
@@ -53,7 +55,15 @@ class TableOrphans:
         return self._store.now_ms(own_folder(self._table.metadata))
 
     def refresh(self) -> str:
-        self._table = self._load()
+        found = self._load()
+        if found.metadata.table_uuid != self._table.metadata.table_uuid:
+            raise Conflict(
+                "TABLE_REPLACED",
+                "another table stands under this name by now, and the files may be those of the first, which may have "
+                "been renamed; nothing was deleted",
+                retryable=False,
+            )
+        self._table = found
         check_gc(self._table.metadata)
         return self._table.metadata_location
 
@@ -67,9 +77,10 @@ class TableOrphans:
         for listed in lists.all(str(metadata.table_uuid)):
             yield listed.metadata_location
             yield from (f.path for f in listed.files or ())
+            document = lists.read(listed.undo_id)
+            yield from statistics_in(document)
+            yield from needed_by(self._table.io, self._reader, snapshots_in(document))
             if listed.files is None:
-                document = lists.read(listed.undo_id)
-                yield from statistics_in(document)
                 yield from reached_by(self._table.io, self._reader, snapshots_in(document))
 
     def delete(self, files: Sequence[StoredFile]) -> tuple[StoredFile, ...]:

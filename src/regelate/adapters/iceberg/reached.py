@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -65,6 +66,37 @@ def reached_by(
             except DataUnavailable as error:
                 log.warning("an expired manifest cannot be read: %s", error)
     return found
+
+
+def needed_by(
+    io: FileIO, reader: ManifestReader, snapshots: Iterable[Snapshot], *, known: Collection[str] = ()
+) -> Iterator[str]:
+    """Yield every path that expired snapshots need to be read again, without the manifests in `known` and their files.
+
+    A snapshot whose own metadata is gone cannot come back and needs nothing. Errors: DataUnavailable METADATA_CORRUPT
+    for what is there and cannot be read.
+    """
+    manifests: dict[str, ManifestFile] = {}
+    for snapshot in snapshots:
+        yield snapshot.manifest_list
+        with _gone_is_nothing():
+            manifests |= {m.manifest_path: m for m in reader.manifests(io, snapshot.manifest_list)}
+    for path, manifest in manifests.items():
+        if path not in known:
+            yield path
+            with _gone_is_nothing():
+                live = [e for e in reader.all_entries(io, manifest) if e.status != ManifestEntryStatus.DELETED]
+                yield from (e.data_file.file_path for e in live)
+
+
+@contextmanager
+def _gone_is_nothing() -> Iterator[None]:
+    try:
+        yield
+    except DataUnavailable as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        log.warning("an expired snapshot cannot be brought back: %s", error)
 
 
 def older_metadata(table: Table) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import chain
 
 from pyiceberg.table import Table
 
@@ -21,7 +22,7 @@ from regelate.adapters.iceberg.quarantine import (
     statistics_in,
     with_files,
 )
-from regelate.adapters.iceberg.reached import all_manifests, reached, reached_by
+from regelate.adapters.iceberg.reached import all_manifests, needed_by, reached, reached_by
 from regelate.adapters.iceberg.store import ObjectStore
 from regelate.adapters.iceberg.tasks import check_metadata
 from regelate.core.quarantine import Quarantine, Restoration
@@ -93,6 +94,18 @@ class SnapshotReclaimer:
         if listed.files is None:
             return self._unreached(self._reached_by(self._lists.read(listed.undo_id)))
         return self._unreached({f.path: f.size_bytes for f in listed.files})
+
+    def needed(self, lists: Sequence[Quarantine]) -> frozenset[str]:
+        documents = [self._lists.read(q.undo_id) for q in lists]
+        snapshots = [s for document in documents for s in snapshots_in(document)]
+        known = {m.manifest_path for m in all_manifests(self._load(), self._reader)}
+        return frozenset(
+            chain(
+                (f.path for q in lists for f in q.files or ()),
+                *(statistics_in(document) for document in documents),
+                needed_by(self._seen().io, self._reader, snapshots, known=known),
+            )
+        )
 
     def delete(self, files: Sequence[StoredFile]) -> tuple[StoredFile, ...]:
         return self._store.delete_all(files)
