@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, StatisticsFile
 from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetStatisticsUpdate
 from pyiceberg.types import LongType, NestedField, StringType
 
-from regelate.errors import Conflict, NotAllowed, NotFound, Unavailable
+from regelate.errors import Conflict, DataUnavailable, NotAllowed, NotFound, Unavailable
 from tests.adapters.test_expiry import NextMonth, ids, in_store, reachable
 from tests.deletes_writer import add_equality_deletes
 from tests.iceberg_tables import append, duckdb_rows, live_data_paths, local_path, rows, stored_files
@@ -234,9 +235,73 @@ def test_a_file_in_an_old_list_and_a_young_one_waits_for_the_young_one(lake: Lak
     (folder / f"{first}.json").write_text(text)
     os.utime(folder / f"{first}.json", (0, 0))
     assert lake.expire(table, hours=1, grace=None)["files_deleted"] == 0
-    assert list(lists(table)) == [young["undo_id"]]
+    assert set(lists(table)) == {first, young["undo_id"]}
     assert lake.undo(table, young["undo_id"])["snapshots_restored"] == 4
     assert sorted(len(rows(table.refresh(), i)) for i in young["snapshot_ids"]) == [2, 4, 6, 8]
+
+
+@pytest.mark.parametrize("grace", [0, 1, None])
+def test_a_later_expiry_of_a_shorter_grace_deletes_nothing_that_an_undo_needs(
+    lake: Lake, table: Table, grace: float | None
+) -> None:
+    """What a younger snapshot reached as well is on the younger list, and the older undo needs it just as much."""
+    before = {i: rows(table, i) for i in ids(table)}
+    first = lake.expire(table, hours=1, keep=2, grace=48)
+    lake.compact(table, force=True, expire_snapshots=False)
+    second = lake.expire(table, hours=1, grace=grace)
+    assert (first["snapshots_expired"], second["snapshots_expired"]) == (2, 2)
+    age(table, 25)
+    lake.expire(table, hours=1, grace=None)
+    assert lake.undo(table, first["undo_id"])["snapshots_restored"] == 2
+    assert {i: rows(table.refresh(), i) for i in first["snapshot_ids"]} == {i: before[i] for i in first["snapshot_ids"]}
+
+
+def test_what_an_undo_needed_goes_when_it_is_not_promised_any_more(lake: Lake, table: Table) -> None:
+    lake.expire(table, hours=1, keep=2, grace=48)
+    lake.compact(table, force=True, expire_snapshots=False)
+    lake.expire(table, hours=1, grace=0)
+    assert len(lists(table)) == 2
+    age(table, 49)
+    lake.expire(table, hours=1, grace=None)
+    assert lists(table) == {}
+    assert in_store(table) == reachable(table)
+
+
+def test_what_an_undo_needs_and_cannot_be_read_may_be_anything_so_nothing_goes(lake: Lake, table: Table) -> None:
+    kept_back = lake.expire(table, hours=1, keep=2, grace=48)["snapshot_ids"]
+    lake.compact(table, force=True, expire_snapshots=False)
+    (document,) = lists(table).values()
+    manifest_list = local_path(document["snapshots"][0]["manifest-list"])
+    assert document["snapshots"][0]["snapshot-id"] in kept_back
+    text = manifest_list.read_bytes()
+    manifest_list.write_bytes(text[:40])
+    before = stored_data(table)
+    with pytest.raises(DataUnavailable, match="METADATA_CORRUPT"):
+        lake.expire(table, hours=1, grace=0)
+    assert stored_data(table) == before
+    manifest_list.unlink()  # gone for good: that snapshot cannot come back, and needs nothing
+    lake.expire(table, hours=1, grace=0)
+    assert stored_data(table) < before
+
+
+def test_an_expiry_that_landed_under_a_conflict_keeps_its_list(
+    lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that sends again after a lost reply is told of a conflict with its own commit (trap T7)."""
+    with table.manage_snapshots() as manage:
+        manage.create_tag(ids(table)[1], "short", max_ref_age_ms=1)
+    commit = lake.catalog.commit_table
+
+    def sent_again(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        commit(*arguments)
+        raise CommitFailedException("ref short is gone")
+
+    monkeypatch.setattr(lake.catalog, "commit_table", sent_again)
+    answer = lake.expire(table, hours=1, grace=None)
+    assert (answer["snapshots_expired"], answer["refs_removed"]) == (3, ["short"])
+    assert list(lists(table)) == [answer["undo_id"]]
+    assert lake.undo(table, answer["undo_id"])["snapshots_restored"] == 3
 
 
 def test_an_expiry_that_died_before_its_list_was_complete_is_finished_by_the_next(
@@ -258,8 +323,6 @@ def test_an_expiry_that_died_before_its_list_was_complete_is_finished_by_the_nex
 
 
 def test_an_expiry_that_never_landed_leaves_no_list(lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyiceberg.exceptions import CommitFailedException
-
     def refused(*arguments: Any) -> Any:
         raise CommitFailedException("another writer was first")
 
@@ -307,6 +370,49 @@ def test_files_that_another_table_shares_are_not_deleted(lake: Lake, table: Tabl
     assert answer["status"] == "COMPLETED"
     assert "not expired" in answer["warnings"][0]
     assert before < stored_data(table)
+
+
+def test_a_table_that_may_share_the_files_and_cannot_be_reached_just_now_stops_the_deletion(
+    lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row 52 beside row 35: nobody knows whether it is a twin, so the answer is to try again."""
+    lake.compact(table)
+    age(table, 25)
+    lake.catalog.register_table("db.twin", table.refresh().metadata_location)
+    before, load = stored_data(table), lake.catalog.load_table
+
+    def slow_down(identifier: Any) -> Any:
+        if identifier == ("db", "twin"):
+            raise OSError("503 SlowDown")
+        return load(identifier)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lake.catalog, "load_table", slow_down)
+        with pytest.raises(Unavailable) as caught:
+            lake.expire(table, hours=1, grace=None)
+    assert (caught.value.code, caught.value.retryable) == ("STORAGE_UNAVAILABLE", True)
+    assert stored_data(table) == before
+
+
+def test_a_table_whose_metadata_is_gone_does_not_stop_the_deletion(lake: Lake, table: Table) -> None:
+    lake.compact(table)
+    age(table, 25)
+    other = lake.table(SCHEMA, [(1, "x")], ident="db.broken")
+    local_path(other.metadata_location).unlink()
+    assert lake.expire(table, hours=1, grace=None)["files_deleted"] > 0
+
+
+def test_a_drop_with_purge_spares_the_lists_of_a_table_that_keeps_its_metadata_in_the_same_folder(lake: Lake) -> None:
+    shared = {"write.metadata.path": f"{(lake.folder / 'warehouse' / 'metadata').as_uri()}"}
+    one = lake.table(SCHEMA, [(1, "x")], [(2, "x")], ident="db.one", properties=shared)
+    other = lake.table(SCHEMA, [(1, "x")], [(2, "x")], ident="db.other", properties=shared)
+    lake.application.clock = NextMonth()
+    undo_id = lake.expire(other, hours=1, grace=24)["undo_id"]
+    lake.expire(one, hours=1, grace=24)
+    lake.application.drop_table(address(one), purge=True)
+    assert [path.stem for path in (lake.folder / "warehouse" / "metadata").rglob("quarantine/*.json")] == [undo_id]
+    assert lake.undo(other, undo_id)["snapshots_restored"] == 1
+    assert len(rows(other.refresh())) == 2
 
 
 def statistics(table: Table, snapshot_id: int) -> tuple[Path, Path]:

@@ -137,3 +137,26 @@ def test_row_52_files_shared_with_another_table_are_not_deleted(hooked: Stack, t
         with hooked.untouched():
             error = hooked.refused(403, "GC_DISABLED", ["another table"], request("EXPIRE_SNAPSHOTS", "t", **fields))
         assert "twin" not in str(error)
+
+
+def test_row_52_a_table_that_shares_its_files_is_not_purged(hooked: Stack, tmp_path: Path) -> None:
+    hooked.application.catalog().register_table("default.secret_twin", of(hooked).metadata_location)
+    with hooked.untouched():
+        error = hooked.refused(403, "GC_DISABLED", ["another table"], request("DROP_TABLE", "t", purge=True))
+    assert "twin" not in str(error)
+    hooked.ok("DROP_TABLE", "t")
+    assert len(rows(hooked.table("default.secret_twin"))) == 4
+
+
+def test_row_47_a_table_that_was_made_again_is_not_dropped_with_the_files_of_the_first(hooked: Stack) -> None:
+    catalog = hooked.application.catalog()
+
+    def renamed_and_made_again() -> None:
+        catalog.on_load.clear()
+        catalog.rename_table("default.t", "default.renamed")
+        hooked.create("t", {"id": "long"})
+
+    catalog.on_load += [lambda: None, renamed_and_made_again]
+    hooked.refused(409, "TABLE_REPLACED", ["nothing was dropped"], request("DROP_TABLE", "t", purge=True))
+    assert len(rows(hooked.table("default.renamed"))) == 4
+    assert rows(of(hooked)) == []

@@ -13,6 +13,7 @@ from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetP
 
 from regelate.adapters.iceberg.catalogs import open_table
 from regelate.adapters.iceberg.faults import catalog_faults
+from regelate.adapters.iceberg.neighbours import Neighbours
 from regelate.adapters.iceberg.purge import FileList, delete_files
 from regelate.adapters.iceberg.schema import columns_of, same_columns, schema_of
 from regelate.adapters.iceberg.snapshot import refs_of
@@ -123,7 +124,8 @@ class IcebergAdmin:
         """Drop a table; with `purge`, delete its files as well.
 
         Deleted is what its metadata names and what lies in its own folders; files that were added from elsewhere stay.
-        Errors: NotAllowed GC_DISABLED when the table says `gc.enabled=false`: nothing is dropped then.
+        Errors: NotAllowed GC_DISABLED when the table says `gc.enabled=false`, or another table of the catalog reads its
+        files; Conflict TABLE_REPLACED: nothing is dropped then.
         """
         if not purge:
             with catalog_faults():
@@ -134,7 +136,10 @@ class IcebergAdmin:
             raise NotAllowed(
                 "GC_DISABLED", f"{ident} has gc.enabled=false: its files may be shared; drop it without purge"
             )
+        Neighbours(self._catalog).check_no_clone(table)
         files = FileList.of(table)
+        if open_table(self._catalog, ident).metadata.table_uuid != table.metadata.table_uuid:
+            raise Conflict("TABLE_REPLACED", f"another table is {ident} by now; nothing was dropped", retryable=False)
         with catalog_faults():
             self._catalog.drop_table(_identifier(ident))
         delete_files(table.io, files)

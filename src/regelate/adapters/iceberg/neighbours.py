@@ -31,7 +31,8 @@ class Neighbours:
     def check_no_clone(self, table: Table) -> None:
         """Refuse when another table has this table's UUID or location: it reads the same files (row 52).
 
-        A table that cannot be loaded is passed over: what an expiry deletes is named in this table's own metadata.
+        A table whose metadata is damaged or kept from us is passed over: what goes is named in this table's own
+        metadata. One that cannot be reached just now may be the twin: then the error says to try again.
         """
         mine = table.metadata
         for other in self._others(table, skip_unreadable=True):
@@ -55,8 +56,8 @@ class Neighbours:
                         return self._catalog.load_table(identifier).metadata
                     except NoSuchTableError:
                         return None
-            except RegelateError:
-                if skip_unreadable:
+            except RegelateError as error:
+                if skip_unreadable and not error.retryable:
                     return None
                 raise
 

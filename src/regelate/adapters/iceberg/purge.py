@@ -75,17 +75,18 @@ def delete_files(io: FileIO, files: FileList) -> None:
 def _remembered(table: Table) -> tuple[str, ...]:
     """Return what expiry listed and what runs entered in the ledger, then our own objects beside the metadata.
 
-    Entries of another table, which stood in this place before and may live on elsewhere, stay, and so do its files.
+    Those of another table, which has its metadata here too or stood in this place before, stay, and so do its files.
     """
     store, uuid = ObjectStore(table.io), str(table.metadata.table_uuid)
-    lists = QuarantineLists(store, quarantine_folder(table.metadata)).all(uuid)
+    quarantine = QuarantineLists(store, quarantine_folder(table.metadata))
+    lists = quarantine.all(uuid)
     own = store.files(own_folder(table.metadata))
     with storage_faults():
         read = [
             read_entry(table.io, f, 0.0) for f in own if f"/{LEDGER_FOLDER}/" in f.path and f.path.endswith(".json")
         ]
     entries = [entry for entry in read if entry is not None]
-    foreign = {entry.location for entry in entries if entry.table_uuid not in (None, uuid)}
+    foreign = {entry.location for entry in entries if entry.table_uuid not in (None, uuid)} | quarantine.others(uuid)
     return (
         *(f.path for q in lists for f in q.files or ()),
         *(path for entry in entries if entry.table_uuid == uuid for path in entry.paths),

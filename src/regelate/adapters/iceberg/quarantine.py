@@ -6,7 +6,7 @@ A list holds all that an undo needs, so that it does not depend on the old metad
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pyiceberg.table import Table
@@ -56,14 +56,18 @@ class QuarantineLists:
 
     def all(self, table_uuid: str) -> tuple[Quarantine, ...]:
         """Return the lists of this very table, oldest first; those of an earlier table at this place are left alone."""
-        found = []
+        found = [_value(d, stored.modified_ms) for stored, d in self._documents() if d["table_uuid"] == table_uuid]
+        return tuple(sorted(found, key=lambda q: (q.recorded_ms, q.undo_id)))
+
+    def others(self, table_uuid: str) -> frozenset[str]:
+        """Return the locations of the lists in this folder that are not of this table."""
+        return frozenset(stored.path for stored, d in self._documents() if d["table_uuid"] != table_uuid)
+
+    def _documents(self) -> Iterator[tuple[StoredFile, Document]]:
         for stored in self._store.files(self._folder):
             name = stored.path.rpartition("/")[2]
             if name.endswith(".json"):
-                document = self.read(name.removesuffix(".json"))
-                if document["table_uuid"] == table_uuid:
-                    found.append(_value(document, stored.modified_ms))
-        return tuple(sorted(found, key=lambda q: (q.recorded_ms, q.undo_id)))
+                yield stored, self.read(name.removesuffix(".json"))
 
     def now_ms(self) -> int:
         return self._store.now_ms(self._folder)
