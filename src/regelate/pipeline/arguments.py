@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -60,6 +61,17 @@ def whole(low: int) -> Callable[[str], int]:
     return read
 
 
+def number(text: str) -> float:
+    """Read a number above zero."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 < found < math.inf:
+        raise ValueError(f"{text!r} is not a number above 0")
+    return found
+
+
 def add_common(parser: argparse.ArgumentParser) -> None:
     """Add `--table` and the flags of Spark, the catalog and the result."""
     parser.add_argument("--table", required=True, type=reader(TableName.parse), metavar="CATALOG.NS.TABLE")
@@ -81,6 +93,19 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     spark.add_argument("--driver-memory", default="2g", metavar="SIZE", help="for --target local; default: 2g")
     spark.add_argument("--iceberg-version", default=Launch().iceberg_version, metavar="VERSION")
     spark.add_argument("--conf", action="append", default=[], type=reader(pair), metavar="K=V", help="Spark's own keys")
+
+
+def add_proof(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the validation."""
+    group = parser.add_argument_group(
+        "validation (a check that fails fails the job, and names the snapshot to go back to)"
+    )
+    group.add_argument("--validate", action="store_true", help="measure before and after, and judge rows and files")
+    group.add_argument("--query", metavar="SELECT", help="and what this query answers, and its time")
+    group.add_argument(
+        "--query-runs", type=reader(whole(2)), default=5, metavar="N", help="after a warm-up; default: 5"
+    )
+    group.add_argument("--rollback-on-failure", action="store_true", help="and go back, unless others have committed")
 
 
 def lake_of(args: argparse.Namespace, *, configured: bool) -> Lake:

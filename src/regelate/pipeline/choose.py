@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from regelate.core.partition_rule import PartitionRule, narrowed
 from regelate.core.plan import CompactionPlan, SkipReason, plan_compaction
 from regelate.core.policy import CompactionPolicy, Selection
 from regelate.core.table import Partition, TableSnapshot
@@ -21,6 +22,7 @@ _SPARK_WOULD_TAKE = (
     SkipReason.PARTITION_BELOW_THRESHOLD,
 )
 """The skips that Iceberg's planner does not know; by the others it leaves the same files alone."""
+ALL_PARTITIONS = PartitionRule()
 PARTITIONS_PER_CALL = 100
 """Partitions that one CALL names: each call is one commit, and Spark's planner reads the manifests once per call."""
 
@@ -34,15 +36,25 @@ class Choice:
     notes: tuple[str, ...] = ()
 
 
-def choose(snapshot: TableSnapshot, metadata: Mapping[str, Any], policy: CompactionPolicy, *, catalog: str) -> Choice:
-    """Plan a table at one snapshot and say which CALLs carry the plan out."""
+def choose(
+    snapshot: TableSnapshot,
+    metadata: Mapping[str, Any],
+    policy: CompactionPolicy,
+    *,
+    catalog: str,
+    rule: PartitionRule = ALL_PARTITIONS,
+    now_ms: int = 0,
+) -> Choice:
+    """Plan a table at one snapshot and say which CALLs carry the plan out. `now_ms` is read only by a rule."""
     plan = plan_compaction(snapshot, policy)
+    if not rule.takes_all:
+        plan = narrowed(plan, rule.taken(snapshot.totals, now_ms=now_ms))
     chosen = list(dict.fromkeys(group.partition for group in plan.groups))
     if not chosen:
         return Choice(plan=plan, wheres=())
-    if not _differs(plan, policy):
+    if rule.takes_all and not _differs(plan, policy):
         return Choice(plan=plan, wheres=(policy.where,), notes=_notes(snapshot, chosen))
-    named = [_predicate(metadata, catalog, snapshot.spec_id, partition) for partition in chosen]
+    named = [predicate(metadata, catalog, snapshot.spec_id, partition) for partition in chosen]
     found = [text for text in named if text is not None]
     if len(found) < len(named):
         return Choice(
@@ -60,7 +72,7 @@ def _differs(plan: CompactionPlan, policy: CompactionPolicy) -> bool:
     return narrowed or any(skip.reason in _SPARK_WOULD_TAKE for skip in plan.skipped)
 
 
-def _predicate(metadata: Mapping[str, Any], catalog: str, spec_id: int, partition: Partition) -> str | None:
+def predicate(metadata: Mapping[str, Any], catalog: str, spec_id: int, partition: Partition) -> str | None:
     """Files of an older spec cannot be named: Iceberg moves them into the current one, in groups of their own."""
     if partition.spec_id != spec_id:
         return None

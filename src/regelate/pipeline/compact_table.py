@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from regelate.core.options import CompactionDefaults
 from regelate.core.policy import MB
-from regelate.pipeline.arguments import Parser, add_common, reader, whole
+from regelate.pipeline.arguments import Parser, add_common, add_proof, reader, whole
 from regelate.pipeline.maintain import Job, maintain
 from regelate.pipeline.options import Rewrite, size_options
+from regelate.pipeline.proof import proof_of
 from regelate.pipeline.result import Result
 from regelate.pipeline.running import run
 from regelate.pipeline.tables import SparkTable
@@ -36,6 +37,7 @@ def make_parser() -> Parser:
     parser.add_argument("--target-size-mb", type=reader(whole(1)), metavar="MB", help="default: the table's, else 128")
     parser.add_argument("--min-size-mb", type=reader(whole(0)), metavar="MB", help="default: the table's, else 10")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    add_proof(parser)
     return parser
 
 
@@ -43,7 +45,7 @@ def job_of(args: argparse.Namespace) -> Job:
     rewrite = Rewrite(
         where=args.partition, options=size_options(args.target_size_mb, args.min_size_mb), defaults=DEFAULTS
     )
-    return Job(rewrite=rewrite, dry_run=args.dry_run)
+    return Job(rewrite=rewrite, proof=proof_of(vars(args)), dry_run=args.dry_run)
 
 
 def _work(spark: SparkSession, args: argparse.Namespace, terminal: Terminal) -> Result:

@@ -20,10 +20,12 @@ MAX_TEXT_CHARACTERS = 600
 
 
 @contextmanager
-def spark_faults(table: str, *, where: str | None = None, opening: bool = False) -> Iterator[None]:
+def spark_faults(
+    table: str, *, where: str | None = None, query: str | None = None, opening: bool = False
+) -> Iterator[None]:
     """Turn a Java exception into one of our kinds; what is none passes through.
 
-    `where`: the filter of a caller, where nothing but it can be at fault. `opening`: the catalog is being opened.
+    `where`, `query`: a text of a caller's, where nothing but it can be at fault. `opening`: of the catalog.
     """
     from pyspark.errors.exceptions import captured
 
@@ -35,6 +37,9 @@ def spark_faults(table: str, *, where: str | None = None, opening: bool = False)
         if opening:
             message = f"the catalog of {table} cannot be opened: {_told(chain)}"
             raise Unavailable("CATALOG_UNAVAILABLE", message) from fault
+        if query is not None:
+            message = f"query {query[:200]!a} cannot be run as a query ({_told(chain)})"
+            raise InvalidRequest("INVALID_FIELD", message, field="query") from fault
         raise _kind(chain, table, where) from fault
 
 

@@ -6,28 +6,51 @@ import argparse
 import re
 from typing import TYPE_CHECKING, Any
 
+from regelate.core.partition_rule import PartitionRule
 from regelate.core.policy import Selection, SortField
 from regelate.errors import InvalidRequest
-from regelate.pipeline.arguments import add_common, pair, reader, whole
-from regelate.pipeline.maintain import Job, maintain
+from regelate.pipeline.arguments import add_common, add_proof, number, pair, reader, whole
+from regelate.pipeline.maintain import ONLY_REWRITE, Job, maintain
 from regelate.pipeline.options import Layout, Rewrite, size_options
+from regelate.pipeline.proof import proof_of
 from regelate.pipeline.result import Result
 from regelate.pipeline.running import run
+from regelate.pipeline.steps import StepName, Upkeep, step_names
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+STEPS = f"""\
+Do all that keeps a table small, in this order:
+  {", ".join(StepName)}.
+A step that fails does not keep the others from running."""
 _ORDER = re.compile(r"(.+?)(?:\s+(asc|desc))?(?:\s+nulls[\s-](first|last))?", re.IGNORECASE)
 
 
 def add(jobs: Any) -> None:
     """Add the job to the parser."""
-    parser = jobs.add_parser("maintain", help="rewrite the data files of a table that ask for it")
+    parser = jobs.add_parser(
+        "maintain", help="rewrite the data files that ask for it, and clear away", description=STEPS
+    )
     add_common(parser)
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    parser.add_argument(
+        "--steps",
+        type=reader(step_names),
+        default=ONLY_REWRITE,
+        metavar="A,B",
+        help=f"these steps, or all; default: {StepName.REWRITE}",
+    )
+    _add_rewrite(parser)
+    _add_upkeep(parser)
+    add_proof(parser)
+    parser.set_defaults(run=main)
+
+
+def _add_rewrite(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is rewritten (left out: the table's properties, then Iceberg's defaults)")
-    group.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
     group.add_argument("--selection", choices=[s.value for s in Selection], help="default: small-files")
     group.add_argument("--where", metavar="FILTER", help="a row filter of Spark SQL")
     group.add_argument(
@@ -54,7 +77,21 @@ def add(jobs: Any) -> None:
     group.add_argument(
         "--option", action="append", default=[], type=reader(pair), metavar="K=V", help="by Iceberg's names"
     )
-    parser.set_defaults(run=main)
+    rule = parser.add_argument_group("which partitions (all that are given must hold)")
+    rule.add_argument(
+        "--last-partitions", type=reader(whole(1)), metavar="N", help="only the last N that have ended: 1 is yesterday"
+    )
+    rule.add_argument("--min-small-files", type=reader(whole(1)), metavar="N", help="only with so many small files")
+    rule.add_argument("--min-small-share", type=reader(number), metavar="S", help="or so large a share of them, 0 to 1")
+
+
+def _add_upkeep(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what the other steps do")
+    group.add_argument("--retention-hours", type=reader(number), metavar="H", help="keep younger snapshots")
+    group.add_argument("--min-snapshots-to-keep", type=reader(whole(1)), metavar="N")
+    group.add_argument("--older-than-hours", type=reader(number), metavar="H", help="age of orphans; default: 72")
+    group.add_argument("--delete-orphans", action="store_true", help="delete them; without this they are only listed")
+    group.add_argument("--stats-columns", type=reader(_names), default=(), metavar="A,B", help="default: all columns")
 
 
 def sort_field(text: str) -> SortField:
@@ -92,10 +129,22 @@ def job_of(args: argparse.Namespace) -> Job:
         where=args.where,
         selection=args.selection,
         partition_filters=tuple(args.partition),
+        rule=PartitionRule(
+            newest_closed=args.last_partitions,
+            min_small_files=args.min_small_files,
+            min_small_share=args.min_small_share,
+        ),
         force=args.force,
         options={**options, **sizes},
     )
-    return Job(rewrite=rewrite, dry_run=args.dry_run)
+    upkeep = Upkeep(
+        retention_hours=args.retention_hours,
+        min_snapshots_to_keep=args.min_snapshots_to_keep,
+        orphan_age_hours=args.older_than_hours,
+        delete_orphans=args.delete_orphans,
+        statistics_columns=args.stats_columns,
+    )
+    return Job(rewrite=rewrite, steps=args.steps, upkeep=upkeep, proof=proof_of(vars(args)), dry_run=args.dry_run)
 
 
 def _work(spark: SparkSession, args: argparse.Namespace, terminal: Terminal) -> Result:

@@ -11,6 +11,7 @@ from typing import Any
 
 from regelate.core.census import Census
 from regelate.core.deletes import DeleteIndex
+from regelate.core.impact import FileMetrics, PartitionFiles
 from regelate.core.policy import CompactionPolicy
 from regelate.core.selection import Reason, check_partition_filters, classify
 from regelate.core.table import (
@@ -75,7 +76,7 @@ def table_snapshot(
     Errors: InvalidRequest INVALID_FIELD for a partition filter that no partition has.
     """
     specs = specs_of(metadata)
-    snapshots = tuple(_snapshot_entry(s) for s in metadata.get("snapshots", ()))
+    snapshots = log_of(metadata)
     head = next((s for s in snapshots if s.snapshot_id == head_of(metadata)), None)
     census = Census(policy, {s.snapshot_id: s.timestamp_ms for s in snapshots})
     deletes = tuple(_delete_file(entry, specs) for entry in manifests.deletes)
@@ -107,7 +108,7 @@ def table_snapshot(
         delete_references=dict(census.index.references),
         delete_files=deletes,
         snapshots=snapshots,
-        refs=tuple(_ref(name, ref) for name, ref in metadata.get("refs", {}).items()),
+        refs=refs_of(metadata),
     )
 
 
@@ -143,6 +144,37 @@ def _delete_file(entry: Entry, specs: Mapping[int, Spec]) -> DeleteFile:
         referenced_upper=None if equality else entry.referenced_upper,
         is_global=equality and spec.is_unpartitioned,
     )
+
+
+def file_metrics(
+    snapshot_id: int, rows: Iterable[Mapping[str, Any]], field_ids: Iterable[int], metadata: Mapping[str, Any]
+) -> FileMetrics:
+    """Return the counts that Spark made by partition, partitions by name. `rows`: spec_id, p<field id>, and sums."""
+    specs, ids = specs_of(metadata), tuple(field_ids)
+    found = []
+    for row in rows:
+        spec = specs[row["spec_id"]]
+        values = {number: row[f"p{number}"] for number in ids}
+        partition = spec.partition([internal(values.get(f.field_id)) for f in spec.fields])
+        counted = PartitionFiles(
+            path=partition.path,
+            files=row["files"],
+            size_bytes=row["size_bytes"],
+            min_bytes=row["low"],
+            max_bytes=row["high"],
+            rows=row["records"],
+        )
+        found.append(counted)
+    return FileMetrics(snapshot_id=snapshot_id, partitions=tuple(sorted(found, key=lambda p: p.path)))
+
+
+def log_of(metadata: Mapping[str, Any]) -> tuple[SnapshotEntry, ...]:
+    """Return the snapshots in the order of the metadata."""
+    return tuple(_snapshot_entry(snapshot) for snapshot in metadata.get("snapshots", ()))
+
+
+def refs_of(metadata: Mapping[str, Any]) -> tuple[SnapshotRef, ...]:
+    return tuple(_ref(name, ref) for name, ref in metadata.get("refs", {}).items())
 
 
 def _snapshot_entry(snapshot: Mapping[str, Any]) -> SnapshotEntry:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from regelate.core.option_values import MAX_INT, MAX_LONG, boolean, refused, whole
 from regelate.core.options import ICEBERG_OPTIONS, CompactionDefaults, CompactOptions, resolve_policy
+from regelate.core.partition_rule import PartitionRule
 from regelate.core.policy import CompactionPolicy, SortField
 from regelate.pipeline.names import quoted
 
@@ -66,6 +67,7 @@ class Rewrite:
     where: str | None = None
     selection: str | None = None
     partition_filters: tuple[Mapping[str, str], ...] = ()
+    rule: PartitionRule = field(default_factory=PartitionRule)
     force: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
     defaults: CompactionDefaults = field(default_factory=CompactionDefaults)

@@ -32,6 +32,8 @@ class Status(StrEnum):
     NOTHING_TO_DO = "NOTHING_TO_DO"
     PLANNED = "PLANNED"
     """A dry run: nothing was touched."""
+    FAILED = "FAILED"
+    """Of one step, or of a whole job whose validation failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,7 @@ class Step:
     seconds: float = 0.0
     found: Mapping[str, object] = field(default_factory=dict)
     statements: tuple[str, ...] = ()
+    error: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +66,13 @@ class Result:
     steps: tuple[Step, ...] = ()
     warnings: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    impact: Mapping[str, object] | None = None
+    error: RegelateError | None = None
 
     def as_dict(self) -> dict[str, object]:
         """Return the answer; `compacted`, `status`, `reason`, `stats`, `plan` and `warnings` are COMPACT's."""
         return {
-            "success": True,
+            "success": self.status is not Status.FAILED,
             "job": self.job,
             "table": self.table,
             "compacted": self.stats is not None and self.stats.files_compacted > 0,
@@ -82,11 +87,13 @@ class Result:
             "steps": [asdict(step) for step in self.steps],
             "warnings": list(self.warnings),
             "versions": dict(self.versions),
+            "impact": self.impact,
+            **({} if self.error is None else {"error": self.error.as_error()}),
         }
 
     @property
     def exit_code(self) -> int:
-        return PARTIAL if self.status is Status.PARTIAL else DONE
+        return {Status.PARTIAL: PARTIAL, Status.FAILED: FAILED}.get(self.status, DONE)
 
 
 def failure(fault: RegelateError, *, job: str, table: str | None, started_at_ms: int) -> dict[str, object]:

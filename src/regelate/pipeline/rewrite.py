@@ -53,7 +53,8 @@ def plan_rewrite(table: SparkTable, rewrite: Rewrite, *, now_ms: int) -> Planned
     if policy.where is not None:
         table.matching(policy.where)  # judged alone, before it is joined with anything
     before = table.snapshot(policy)
-    choice = choose(before, table.metadata, policy, catalog=table.name.catalog)
+    catalog = table.name.catalog
+    choice = choose(before, table.metadata, policy, catalog=catalog, rule=rewrite.rule, now_ms=now_ms)
     statements = tuple(
         table.statement(
             STEP,

@@ -29,7 +29,11 @@ class Answer(Protocol):
     @property
     def exit_code(self) -> int: ...
 
+    @property
+    def error(self) -> RegelateError | None: ...
 
+
+GO_BACK = "look at the checks above; CALL system.rollback_to_snapshot, or --rollback-on-failure, goes back"
 Work = Callable[["SparkSession", argparse.Namespace, Terminal], Answer]
 
 
@@ -42,6 +46,8 @@ def run(job: str, args: argparse.Namespace, work: Work) -> int:
         spark = _session(args, job)
         answer = work(spark, args, terminal)
         made, code = answer.as_dict(), answer.exit_code
+        if answer.error is not None:
+            _complain(f"{answer.error}", GO_BACK)
     except RegelateError as fault:
         made, code = failure(fault, job=job, table=str(args.table), started_at_ms=started_at_ms), exit_code(fault)
         _complain(f"{fault}", "nothing more was done; correct what is named, or look at the table, and run it again")

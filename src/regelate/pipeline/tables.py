@@ -6,17 +6,31 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from regelate.core.impact import FileMetrics
 from regelate.core.policy import CompactionPolicy
-from regelate.core.table import TableSnapshot
+from regelate.core.reachability import Place
+from regelate.core.table import SnapshotEntry, SnapshotRef, TableSnapshot
 from regelate.errors import NotFound
-from regelate.pipeline.faults import spark_faults
-from regelate.pipeline.metadata import POSITION_PATH_FIELD, Entry, Manifests, head_of, table_snapshot
+from regelate.pipeline.faults import causes, spark_faults
+from regelate.pipeline.metadata import (
+    POSITION_PATH_FIELD,
+    Entry,
+    Manifests,
+    file_metrics,
+    head_of,
+    log_of,
+    refs_of,
+    table_snapshot,
+)
 from regelate.pipeline.names import TableName
+from regelate.pipeline.specs import specs_of
 from regelate.pipeline.sql import Argument, call
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+OWN_FOLDER, QUARANTINE = "regelate", "quarantine"
+"""Beside a table's metadata, where the service keeps its ledger and the lists of its expiries."""
 LIVE = "status < 2"
 """Of `entries`: 0 existing, 1 added, 2 deleted."""
 _COLUMNS = (
@@ -56,10 +70,10 @@ class SparkTable:
     def refresh(self) -> None:
         jvm: Any = self.spark._jvm
         with spark_faults(str(self.name)):
-            self._java = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+            self.java: Any = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
                 self.spark._jsparkSession, self.name.sql
             )
-            text_ = jvm.org.apache.iceberg.TableMetadataParser.toJson(self._java.operations().current())
+            text_ = jvm.org.apache.iceberg.TableMetadataParser.toJson(self.java.operations().current())
         self.metadata: Mapping[str, Any] = json.loads(text_)
 
     @property
@@ -74,6 +88,22 @@ class SparkTable:
     def properties(self) -> Mapping[str, str]:
         found: Mapping[str, str] = self.metadata.get("properties", {})
         return found
+
+    @property
+    def spec_id(self) -> int:
+        return int(self.metadata["default-spec-id"])
+
+    @property
+    def is_partitioned(self) -> bool:
+        return not specs_of(self.metadata)[self.spec_id].is_unpartitioned
+
+    @property
+    def log(self) -> tuple[SnapshotEntry, ...]:
+        return log_of(self.metadata)
+
+    @property
+    def refs(self) -> tuple[SnapshotRef, ...]:
+        return refs_of(self.metadata)
 
     @property
     def versions(self) -> dict[str, str]:
@@ -102,25 +132,72 @@ class SparkTable:
         reader = self.spark.read.option("snapshot-id", str(self.snapshot_id))
         return reader.table(self.name.metadata_table(metadata_table))
 
-    def _entries(self, wanted: str, *, deletes: bool) -> Iterator[Entry]:
-        from pyspark.sql.types import StructType, TimestampType
+    def rows(self, metadata_table: str) -> list[dict[str, Any]]:
+        """Return the rows of a metadata table at this snapshot; ask only for one that is small."""
+        with spark_faults(str(self.name)):
+            return [row.asDict() for row in self.read(metadata_table).collect()]
 
+    def is_own(self, path: str) -> bool:
+        """Say whether a file lies in the folder beside the metadata where the service keeps its own small objects."""
+        return Place.of(self._own_folder).holds(Place.of(path))
+
+    def has_quarantine(self) -> bool:
+        """Say whether the service has lists of files whose expiry can be undone, or that are still to be deleted."""
+        with spark_faults(str(self.name)):
+            files = self.java.io().listPrefix(f"{self._own_folder}/{QUARANTINE}/").iterator
+            try:
+                return bool(files().hasNext())
+            except Exception as fault:
+                if any(name.endswith(".FileNotFoundException") for name, _ in causes(fault)):
+                    return False
+                raise
+
+    @property
+    def _own_folder(self) -> str:
+        beside = self.properties.get("write.metadata.path", f"{self.metadata['location']}/metadata")
+        return f"{beside.rstrip('/')}/{OWN_FOLDER}"
+
+    def _entries(self, wanted: str, *, deletes: bool) -> Iterator[Entry]:
         with spark_faults(str(self.name)):
             frame = self.read("entries")
             data_file: Any = frame.schema["data_file"].dataType
-            partition = data_file["partition"].dataType if "partition" in data_file.names else StructType([])
-            ids = sorted({f["field-id"] for spec in self.metadata["partition-specs"] for f in spec["fields"]})
-            values = []
-            for number, field in zip(ids, partition.fields, strict=True):
-                value = f"data_file.partition.`{field.name.replace('`', '``')}`"
-                # Python would show a timestamp in this machine's time zone, where an hour may occur twice.
-                exact = f"unix_micros({value})" if isinstance(field.dataType, TimestampType) else value
-                values.append(f"{exact} AS p{number}")
+            ids, values = self._partition_columns(data_file, "data_file.partition")
             columns = [*_COLUMNS, *values, *(_DELETE_COLUMNS if deletes else ())]
             if deletes and "referenced_data_file" in data_file.names:
                 columns.append("data_file.referenced_data_file AS referenced")
             for row in frame.where(f"{LIVE} AND {wanted}").selectExpr(*columns).toLocalIterator():
-                yield _entry(row.asDict(), ids if values else [])
+                yield _entry(row.asDict(), ids)
+
+    def _partition_columns(self, above: Any, path: str) -> tuple[list[int], list[str]]:
+        """Return the ids of all partition fields that the table ever had, and the SQL of their values as `p<id>`."""
+        from pyspark.sql.types import StructType, TimestampType
+
+        partition = above["partition"].dataType if "partition" in above.names else StructType([])
+        ids = sorted({f["field-id"] for spec in self.metadata["partition-specs"] for f in spec["fields"]})
+        values = []
+        for number, field in zip(ids, partition.fields, strict=False):
+            value = f"{path}.`{field.name.replace('`', '``')}`"
+            # Python would show a timestamp in this machine's time zone, where an hour may occur twice.
+            exact = f"unix_micros({value})" if isinstance(field.dataType, TimestampType) else value
+            values.append(f"{exact} AS p{number}")
+        return (ids if values else []), values
+
+    def file_metrics(self) -> FileMetrics:
+        """Return the data files by partition, counted by Spark."""
+        if self.snapshot_id is None:
+            return FileMetrics(snapshot_id=None, partitions=())
+        with spark_faults(str(self.name)):
+            frame = self.read("files").where("content = 0")
+            ids, values = self._partition_columns(frame.schema, "partition")
+            named = ["spec_id", *(f"p{number}" for number in ids)]
+            sizes = ("count(*) AS files", "sum(size) AS size_bytes", "min(size) AS low", "max(size) AS high")
+            rows = (
+                frame.selectExpr("spec_id", "file_size_in_bytes AS size", "record_count", *values)
+                .groupBy(*named)
+                .agg(*(_expr(text) for text in (*sizes, "sum(record_count) AS records")))
+                .collect()
+            )
+        return file_metrics(self.snapshot_id, [row.asDict() for row in rows], ids, self.metadata)
 
     def matching(self, where: str) -> frozenset[str]:
         """Return the paths of the data files that may hold rows of a Spark SQL filter, as Iceberg plans a scan of it.
@@ -134,7 +211,7 @@ class SparkTable:
             resolved = converter.collectResolvedSparkExpression(self.spark._jsparkSession, self.name.sql, where)
             condition = converter.convertToIcebergExpression(resolved)
         with spark_faults(str(self.name)):
-            scan = self._java.newScan().filter(condition).ignoreResiduals()
+            scan = self.java.newScan().filter(condition).ignoreResiduals()
             tasks = scan.useSnapshot(self.snapshot_id).planFiles() if self.snapshot_id is not None else None
             if tasks is not None:
                 iterator = tasks.iterator()
@@ -151,6 +228,12 @@ class SparkTable:
         """Run a statement and return its rows."""
         with spark_faults(str(self.name)):
             return [row.asDict() for row in self.spark.sql(statement).collect()]
+
+
+def _expr(text: str) -> Any:
+    from pyspark.sql.functions import expr
+
+    return expr(text)
 
 
 def write_object(spark: SparkSession, catalog: str, uri: str, content: str) -> None:

@@ -22,6 +22,7 @@ _NUMBERS: Mapping[str, Any] = {
     "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.5},
 }
 """Numbers above bars, readable where they cross a line of the grid."""
+_MOST_PARTITIONS = 10
 _HEADROOM = 1.14
 """Room above the tallest bar for its number, as a factor of the axis."""
 
@@ -53,6 +54,57 @@ def before_after(
         figure.text(0.02, 0.875, subtitle, ha="left", va="center", fontsize=11.5, color=FAINT_COLOUR)
         figure.subplots_adjust(left=0.045, right=0.985, top=0.74, bottom=0.13, wspace=0.22)
     return figure
+
+
+def impact(*, title: str, subtitle: str, impact: Answer) -> Figure:
+    """Return a picture of the `impact` of one job's result: files, files by partition, time of the query."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    sides = (impact["files"]["before"], impact["files"]["after"])
+    with rc_context({"font.size": 11.5, "text.color": TEXT_COLOUR, "axes.labelcolor": TEXT_COLOUR}):
+        figure = Figure(figsize=_INCHES, dpi=_DOTS_PER_INCH, facecolor="white")
+        FigureCanvasAgg(figure)
+        timed = impact.get("query")
+        drawn = figure.subplots(1, 3 if timed else 2, width_ratios=[0.8, 1.8, 0.8] if timed else [0.8, 2.0])
+        _draw_files(drawn[0], sides)
+        _draw_partitions(drawn[1], sides)
+        if timed:
+            _draw_query(drawn[2], timed)
+        figure.suptitle(title, x=0.02, y=0.97, ha="left", fontsize=17, fontweight="bold")
+        figure.text(0.02, 0.875, subtitle, ha="left", va="center", fontsize=11.5, color=FAINT_COLOUR)
+        figure.subplots_adjust(left=0.045, right=0.985, top=0.74, bottom=0.13, wspace=0.22)
+    return figure
+
+
+def _draw_partitions(axes: Axes, sides: tuple[Answer, Answer]) -> None:
+    """Draw the files of the partitions that had most before."""
+    ill, well = ({p["partition"]: p["files"] for p in side["by_partition"]} for side in sides)
+    names = sorted(ill.keys() | well.keys(), key=lambda name: -ill.get(name, 0))[:_MOST_PARTITIONS]
+    for index, (counts, colour, label) in enumerate(
+        ((ill, BEFORE_COLOUR, "before"), (well, AFTER_COLOUR, "after")),
+    ):
+        places = [position + (index - 0.5) * _BAR for position in range(len(names))]
+        values = [counts.get(name, 0) for name in names]
+        bars = axes.bar(places, values, width=_BAR, color=colour, label=label)
+        axes.bar_label(bars, [f"{value:,}" if value else "" for value in values], **_NUMBERS)
+    shown = [name.rpartition("=")[2] or "(whole table)" for name in names]
+    axes.set_xticks(range(len(names)), [name if len(name) <= 12 else f"{name[:11]}…" for name in shown])
+    axes.legend(frameon=False, loc="upper right")
+    more = "" if len(names) == len(ill.keys() | well.keys()) else f", the {len(names)} with most"
+    _finish(axes, f"Data files by partition{more}")
+
+
+def _draw_query(axes: Axes, timed: Answer) -> None:
+    """Draw the medians, with the noise that was measured as a whisker."""
+    values = [timed["before_seconds"] * 1000, timed["after_seconds"] * 1000]
+    noise = timed["noise_seconds"] * 1000
+    whiskers = [[min(value, noise) for value in values], [noise, noise]]
+    bars = axes.bar(["before", "after"], values, width=0.62, color=[BEFORE_COLOUR, AFTER_COLOUR])
+    axes.errorbar(range(2), values, yerr=whiskers, fmt="none", ecolor=FAINT_COLOUR, capsize=6)
+    axes.bar_label(bars, [f"{value:,.0f}" for value in values], label_type="center", color="white", fontsize=11)
+    _finish(axes, "Query in milliseconds, and noise")
 
 
 def _draw_files(axes: Axes, health: tuple[Answer, Answer]) -> None:

@@ -30,6 +30,8 @@ HINTS: Mapping[str, str] = {
     "CATALOG_UNAVAILABLE": "check that the catalog of config.json can be reached, then run the command again",
     "CATALOG_AUTH": "check the credentials of the catalog in config.json",
     "STORAGE_AUTH": "check the permissions on the table's location",
+    "WEBHOOK_FAILED": "run the same command again later; the report itself was written",
+    "WEBHOOK_REFUSED": "check the address in --webhook or REGELATE_REPORT_WEBHOOK; the report itself was written",
     "LOCAL_STORAGE_FULL": "free some disk, or rewrite fewer files at once with --max-files",
     "TOO_LARGE": "narrow it with --partition or --where, or set --max-files and repeat",
     "TOO_LONG": "narrow it with --partition or --where, or set --max-files and repeat",
@@ -86,6 +88,7 @@ FLAGS: Mapping[str, str] = {
     "tenant_id": "--tenant",
     "time_budget_seconds": "--time-budget-seconds",
     "verify": "--verify",
+    "webhook": "--webhook",
     "where": "--where",
 }
 """Fields of requests, and the flags that fill them."""

@@ -71,7 +71,7 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"regelate {__version__}")
     _add_global(parser, top=True)
     commands = parser.add_subparsers(dest="run", metavar="COMMAND", parser_class=Parser)
-    for add in (_tables, _rows, _health, _compaction, _expiry, _upkeep, _doors, _demo, _pipeline):
+    for add in (_tables, _rows, _health, _compaction, _expiry, _upkeep, _doors, _demo, _pipeline, _report):
         add(commands)
     return parser
 
@@ -271,6 +271,23 @@ def _pipeline(commands: Any) -> None:
     jobs = pipeline.add_subparsers(dest="job", metavar="WHAT", parser_class=Parser, required=True)
     package = jobs.add_parser("package", help="write regelate.zip and the programs that spark-submit starts")
     package.add_argument("--output", default="dist", metavar="DIR", help="default: ./dist")
+
+
+def _report(commands: Any) -> None:
+    report = _command(
+        commands,
+        "report",
+        "render the results of jobs, and send them",
+        table=False,
+        more="Takes what a Spark job's --result, or `compact --json`, has written.",
+    )
+    report.add_argument("files", metavar="RESULT.json", nargs="+", help="one or many, as one report")
+    report.add_argument("--title", default="Table maintenance")
+    report.add_argument(
+        "--format", choices=("markdown", "html"), help="default: by the name of --output, else markdown"
+    )
+    report.add_argument("--output", metavar="FILE", help="default: standard output; pictures of Markdown go beside it")
+    report.add_argument("--webhook", metavar="URL", help="post it (Slack's format); also REGELATE_REPORT_WEBHOOK")
 
 
 def _append(parser: Parser, flag: str, metavar: str, read: Callable[[str], Any], text: str) -> None:

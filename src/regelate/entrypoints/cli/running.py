@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 
-from regelate.entrypoints.cli import commands, pipeline, sweeping, upkeep, writing
+from regelate.entrypoints.cli import commands, pipeline, reporting, sweeping, upkeep, writing
 from regelate.entrypoints.cli.door import voice
 from regelate.entrypoints.cli.faults import BUG, FAILED, INTERRUPTED, Failed, refused
 from regelate.entrypoints.cli.screen import put_json
@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, Command] = {
     "invoke": commands.invoke,
     "demo": commands.demo,
     "pipeline": pipeline.pipeline,
+    "report": reporting.report,
 }
 
 
