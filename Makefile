@@ -24,7 +24,7 @@ CUT := $(COMPILE) --generate-hashes --constraints requirements/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup-spark demo test sim sim-mutations test-concurrency test-catalogs test-spark t9 lint bench serve postman validate test-rie golden requirements clean
+.PHONY: help install setup-spark demo demo-spark test sim sim-mutations test-concurrency test-catalogs test-spark t9 lint bench serve postman validate test-rie golden requirements clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ $(VENV)/.spark: $(VENV)/.installed requirements/spark.txt
 
 demo: install ## heal a table of real flights before your eyes
 	$(BIN)/regelate demo
+
+demo-spark: setup-spark ## the same on Spark: small files made by micro-batches, shown, healed and proven (no Java needed)
+	$(BIN)/regelate demo-spark --jars $(CURDIR)/.servers/ivy
 
 test: install ## run the tests, all but the slow ones and those on Spark
 	$(BIN)/python -m pytest -n 2 -m "not slow and not spark and not rie and not catalogs" $(PYTEST_ARGS)

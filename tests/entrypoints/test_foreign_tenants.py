@@ -61,7 +61,9 @@ COMMAND_LINES: Mapping[str, tuple[str, ...] | None] = {
     "invoke": ("event.json",),
     "serve": None,
     "demo": None,
+    "demo-spark": None,
     "pipeline": None,
+    "report": None,
 }
 """Arguments of each command; None: it has no tenant, or works on Spark without this program's tenants."""
 CONFIGURATION: Mapping[str, object] = {

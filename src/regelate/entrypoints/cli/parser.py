@@ -71,7 +71,7 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"regelate {__version__}")
     _add_global(parser, top=True)
     commands = parser.add_subparsers(dest="run", metavar="COMMAND", parser_class=Parser)
-    for add in (_tables, _rows, _health, _compaction, _expiry, _upkeep, _doors, _demo, _pipeline, _report):
+    for add in (_tables, _rows, _health, _compaction, _expiry, _upkeep, _doors, _demo, _demo_spark, _pipeline, _report):
         add(commands)
     return parser
 
@@ -264,6 +264,13 @@ def _demo(commands: Any) -> None:
     demo.add_argument("--home", default="demo-lake", metavar="DIR", help="a folder for it; default: ./demo-lake")
     demo.add_argument("--keep", action="store_true", help="leave the table there afterwards, to look around in it")
     demo.add_argument("--rows", type=reader(texts.whole(1)), metavar="N", help="only the first N flights: a quick look")
+
+
+def _demo_spark(commands: Any) -> None:
+    demo = _command(commands, "demo-spark", "the same on Spark: small files made, shown and healed", table=False)
+    demo.add_argument("--home", default="demo-lake-spark", metavar="DIR", help="a folder for it; ./demo-lake-spark")
+    demo.add_argument("--jars", metavar="DIR", help="where Iceberg's jars are kept; default: ~/.ivy2")
+    demo.add_argument("--batches", type=reader(texts.whole(1)), default=50, metavar="N", help="default: 50")
 
 
 def _pipeline(commands: Any) -> None:

@@ -1,4 +1,4 @@
-"""`regelate pipeline package`: what a cluster needs, in a folder."""
+"""`regelate pipeline package`: what a cluster needs, in a folder; and the demo on Spark."""
 
 from __future__ import annotations
 
@@ -25,3 +25,10 @@ def pipeline(args: argparse.Namespace) -> int:
     archive, program = written[0], written[1]
     screen.say(f"\nspark-submit --py-files {archive} {program} --table CATALOG.NS.TABLE --target-size-mb 128")
     return DONE
+
+
+def demo_spark(args: argparse.Namespace) -> int:
+    """Run the demo on Spark."""
+    from regelate.entrypoints.demo_spark import run_demo
+
+    return run_demo(args.home, jars=args.jars, batches=args.batches, as_json=args.json)

@@ -26,7 +26,7 @@ def report(args: argparse.Namespace) -> int:
     results = [_read(Path(name)) for name in args.files]
     try:
         made = report_of(results, args.title)
-        pictures = [_picture(result) for result in results]
+        pictures = [picture(result) for result in results]
         message = documents.message(made)
     except (KeyError, TypeError, AttributeError) as fault:
         todo = "take what --result or `compact --json` wrote"
@@ -52,7 +52,7 @@ def _read(path: Path) -> Answer:
     return found
 
 
-def _picture(result: Answer) -> bytes:
+def picture(result: Answer) -> bytes:
     """Return a picture of what a job changed; nothing where nothing was measured, or nothing can draw."""
     impact = result.get("impact")
     if not impact or not plots.can_draw() or not impact["files"]["before"]["files"]:

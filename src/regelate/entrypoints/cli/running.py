@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, Command] = {
     "serve": commands.serve,
     "invoke": commands.invoke,
     "demo": commands.demo,
+    "demo-spark": pipeline.demo_spark,
     "pipeline": pipeline.pipeline,
     "report": reporting.report,
 }

@@ -1,0 +1,190 @@
+"""Writes tables as pipelines do, by many small commits: micro-batches and merges; and what prevents their files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from regelate.core.policy import MB
+from regelate.errors import RegelateError
+from regelate.pipeline.faults import spark_faults
+from regelate.pipeline.names import TableName, quoted
+from regelate.pipeline.result import DONE, Status
+from regelate.pipeline.sql import text
+from regelate.pipeline.tables import SparkTable
+from regelate.pipeline.terminal import Terminal, megabytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_WRITERS = ("write", "write.merge", "write.update", "write.delete")
+MERGE_ON_READ = {f"{writer}.mode": "merge-on-read" for writer in _WRITERS[1:]}
+TOLD_EVERY = 10
+_SOURCE = "regelate_changes"
+
+
+def distribution(*, optimized: bool, target_bytes: int = 128 * MB) -> dict[str, str]:
+    """Return the table properties that make a writer shuffle rows together before it writes, or that forbid it.
+
+    Optimized: by hash of the partition, in tasks of about one target; a write makes one file per partition where it
+    can. Else each task writes a file into every partition that it has rows of, as writers without a shuffle do.
+    """
+    mode = "hash" if optimized else "none"
+    found = {f"{writer}.distribution-mode": mode for writer in _WRITERS}
+    if optimized:
+        found["write.spark.advisory-partition-size-bytes"] = str(target_bytes)
+        found["write.target-file-size-bytes"] = str(target_bytes)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What was committed, by the summaries of the snapshots. `rows`: corrected ones too."""
+
+    source: str
+    mode: str
+    optimized_write: bool
+    commits: int
+    rows: int
+    files: int
+    delete_files: int
+    size_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestResult:
+    """The answer of one ingest."""
+
+    table: str
+    ingest: Written
+    started_at_ms: int
+    snapshot_before: int | None
+    snapshot_after: int | None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def status(self) -> Status:
+        return Status.COMPLETED if self.ingest.commits else Status.NOTHING_TO_DO
+
+    @property
+    def exit_code(self) -> int:
+        return DONE
+
+    @property
+    def error(self) -> RegelateError | None:
+        return None
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "success": True,
+            "job": "ingest",
+            "table": self.table,
+            "status": self.status.value,
+            "started_at_ms": self.started_at_ms,
+            "snapshot_before": self.snapshot_before,
+            "snapshot_after": self.snapshot_after,
+            "ingest": asdict(self.ingest),
+            "versions": dict(self.versions),
+        }
+
+
+def create(
+    spark: SparkSession, name: TableName, columns: str, partition: str, properties: Mapping[str, str]
+) -> SparkTable:
+    """Return the table, made where it is missing; one that is there gets the properties."""
+    listed = ", ".join(f"{text(key)} = {text(value)}" for key, value in properties.items())
+    with spark_faults(str(name)):
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted(name.catalog, *name.namespace)}")
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {name.sql} ({columns}) USING iceberg PARTITIONED BY ({partition}) "
+            f"TBLPROPERTIES ({listed})"
+        )
+        spark.sql(f"ALTER TABLE {name.sql} SET TBLPROPERTIES ({listed})")
+    return SparkTable(spark, name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingest:
+    """One ingest: `write` commits into the table; `source` and `mode` say what it is."""
+
+    source: str
+    mode: str
+    optimized_write: bool
+    write: Callable[[SparkTable, Terminal], None]
+
+
+def ingest(
+    table: SparkTable, work: Ingest, terminal: Terminal, *, clock: Callable[[], float] = time.time
+) -> IngestResult:
+    """Write, and count what became of it from the snapshots that this Spark application added."""
+    started_at_ms, began = round(clock() * 1000), time.monotonic()
+    before, known = table.snapshot_id, {entry.snapshot_id for entry in table.log}
+    work.write(table, terminal)
+    table.refresh()
+    app = str(table.spark.sparkContext.applicationId)
+    added = [e.summary for e in table.log if e.snapshot_id not in known and e.summary.get("app-id") == app]
+
+    def total(name: str) -> int:
+        return sum(int(summary.get(name, "0")) for summary in added)
+
+    written = Written(
+        source=work.source,
+        mode=work.mode,
+        optimized_write=work.optimized_write,
+        commits=len(added),
+        rows=total("added-records"),
+        files=total("added-data-files"),
+        delete_files=total("added-delete-files"),
+        size_bytes=total("added-files-size"),
+        seconds=round(time.monotonic() - began, 3),
+    )
+    average = written.size_bytes / written.files if written.files else 0
+    terminal.say(
+        f"{table.name}: {written.rows:,} rows in {written.commits} commits, {written.files:,} data files of "
+        f"{megabytes(average)} on average, {written.seconds:.1f} s"
+    )
+    return IngestResult(
+        table=str(table.name),
+        ingest=written,
+        started_at_ms=started_at_ms,
+        snapshot_before=before,
+        snapshot_after=table.snapshot_id,
+        versions=table.versions,
+    )
+
+
+def append(table: SparkTable, batches: Iterator[DataFrame], terminal: Terminal) -> None:
+    """Commit one append for each frame."""
+    for number, frame in enumerate(batches, start=1):
+        with spark_faults(str(table.name)):
+            frame.writeTo(table.name.sql).append()
+        if number % TOLD_EVERY == 0:
+            terminal.say(f"  batch {number} written")
+
+
+def merge(table: SparkTable, batches: Iterator[DataFrame], key: str, terminal: Terminal) -> None:
+    """Commit one MERGE for each frame: rows whose key is there are updated, the others inserted."""
+    same = f"t.{quoted(key)} = s.{quoted(key)}"
+    statement = (
+        f"MERGE INTO {table.name.sql} t USING {_SOURCE} s ON {same} "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    for number, frame in enumerate(batches, start=1):
+        with spark_faults(str(table.name)), _as_view(frame):
+            table.spark.sql(statement)
+        if number % TOLD_EVERY == 0:
+            terminal.say(f"  merge {number} written")
+
+
+@contextmanager
+def _as_view(frame: DataFrame) -> Iterator[None]:
+    spark: Any = frame.sparkSession
+    frame.createOrReplaceTempView(_SOURCE)
+    try:
+        yield
+    finally:
+        spark.catalog.dropTempView(_SOURCE)
