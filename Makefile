@@ -63,7 +63,7 @@ test: install ## run the tests, all but the slow ones and those on Spark
 test-concurrency: install ## up to 20 processes on SQLite and on Iceberg's REST catalog (needs a JDK and mvn)
 	$(BIN)/python -m tests.concurrency
 
-test-catalogs: install ## run the tests on real catalog servers: Iceberg's REST catalog (needs a JDK and mvn)
+test-catalogs: install ## run the tests on real catalog servers: Iceberg's REST catalog and Nessie (a JDK and mvn)
 	$(BIN)/python -m pytest tests/catalogs -m catalogs $(PYTEST_ARGS)
 
 test-spark: setup-spark ## run the tests on Spark, in one session (a Java comes with setup-spark)
@@ -117,7 +117,7 @@ $(SAM)/.installed: requirements/sam.txt
 golden: install ## rewrite the golden answers; read the diff afterwards
 	$(BIN)/python -m pytest tests/golden --rewrite-golden
 
-# constraints.txt is the one resolution and every list but sam.txt is cut from it: any two can be installed side by side.
+# constraints.txt is the one resolution and every list but those of sam and nessie is cut from it: any two can be installed side by side.
 requirements: ## regenerate requirements/*.txt with uv (UPGRADE=--upgrade takes newer versions)
 	$(COMPILE) $(UPGRADE) --no-annotate --all-extras pyproject.toml requirements/build.in -o requirements/constraints.txt
 	$(CUT) requirements/build.in -o requirements/build.txt
@@ -127,6 +127,7 @@ requirements: ## regenerate requirements/*.txt with uv (UPGRADE=--upgrade takes 
 	$(CUT) pyproject.toml --extra aws --extra otel -o requirements/otel.txt
 	$(CUT) pyproject.toml --extra spark -o requirements/spark.txt
 	$(COMPILE) --generate-hashes $(UPGRADE) requirements/sam.in -o requirements/sam.txt
+	$(COMPILE) --generate-hashes $(UPGRADE) requirements/nessie.in -o requirements/nessie.txt
 
 clean: ## remove the environment, builds and caches
 	rm -rf $(VENV) $(SAM) .aws-sam postman/node_modules build dist src/regelate.egg-info

@@ -70,7 +70,8 @@ class _Passing(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         connection = HTTPConnection(self.server.target, timeout=60)
         try:
-            connection.request(self.command, self.path, body, dict(self.headers.items()))
+            plain = {name: text for name, text in self.headers.items() if name.lower() != "accept-encoding"}
+            connection.request(self.command, self.path, body, plain)
             answer = connection.getresponse()
             content = answer.read()
         finally:

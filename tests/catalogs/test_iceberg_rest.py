@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -121,7 +122,7 @@ def test_a_tag_made_while_its_snapshot_expires_is_reported_and_no_file_is_delete
 
     def tagged_meanwhile(*arguments: Any) -> Any:
         catalog.commit_table = commit
-        other = stack_on(stack.folder.parent / "other", dict(catalog.properties)).table("default.tagged")
+        other = load_catalog("other", type="rest", uri=catalog.properties["uri"]).load_table("default.tagged")
         other.manage_snapshots().create_tag(old.snapshot_id, "keep").commit()
         return commit(*arguments)
 

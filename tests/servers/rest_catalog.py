@@ -16,16 +16,22 @@ HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / ".servers"
 
 
+def maven(pom: Path, goal: str, *properties: str) -> None:
+    """Run one goal of Maven on a pom. Errors: FileNotFoundError without mvn."""
+    CACHE.mkdir(exist_ok=True)
+    found = shutil.which("mvn")
+    if found is None:
+        raise FileNotFoundError("mvn (Apache Maven) is needed to fetch the catalog server")
+    subprocess.run(
+        [found, "-B", "-q", "-f", str(pom), goal, *properties, f"-Dmaven.repo.local={CACHE / 'maven'}"], check=True
+    )
+
+
 def classpath(pom: Path) -> str:
     """Return the jars that a pom names, downloaded by Maven when the pom is new here."""
     found = CACHE / f"{pom.stem}.classpath"
     if not found.exists() or found.stat().st_mtime < pom.stat().st_mtime:
-        CACHE.mkdir(exist_ok=True)
-        maven = shutil.which("mvn")
-        if maven is None:
-            raise FileNotFoundError("mvn (Apache Maven) is needed to fetch the REST catalog server")
-        command = [maven, "-B", "-q", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={found}"]
-        subprocess.run([*command, f"-Dmaven.repo.local={CACHE / 'maven'}"], check=True)
+        maven(pom, "dependency:build-classpath", f"-Dmdep.outputFile={found}")
     return found.read_text().strip()
 
 
