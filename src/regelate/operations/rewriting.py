@@ -18,16 +18,22 @@ Rewritten = tuple[list[RewriteResult], list[tuple[FileGroup, RegelateError]]]
 
 
 def rewrite_groups(
-    engine: RewriteEngine, groups: Sequence[FileGroup], policy: CompactionPolicy, progress: Progress | None = None
+    engine: RewriteEngine,
+    groups: Sequence[FileGroup],
+    policy: CompactionPolicy,
+    progress: Progress | None = None,
+    *,
+    first_free_index: int | None = None,
 ) -> Rewritten:
     """Return the results, and the groups that failed with their errors; nothing is left of those.
 
     A group that ran out of memory or of local disk is cut in half by its files, and the halves are rewritten one after
-    the other, each alone: once, and only where there is more than one file (rows 54 and 55).
+    the other, each alone: once, and only where there is more than one file (rows 54 and 55). The halves are numbered
+    from `first_free_index` on, by default after the groups that are given.
     """
     found, spoiled = engine.rewrite(groups, policy, progress=progress)
     results, failed = list(found), [(group, as_error(error)) for group, error in spoiled]
-    next_index = max((group.index for group in groups), default=0) + 1
+    next_index = first_free_index or max((group.index for group in groups), default=0) + 1
     for group, error in [f for f in failed if f[1].code in RAN_OUT]:
         smaller = halves(group, next_index)
         if not smaller:

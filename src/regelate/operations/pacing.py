@@ -1,0 +1,126 @@
+"""A rewrite that looks up between its groups: is there time for another one, and does anybody want it to stop?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from regelate.core.plan import FileGroup
+from regelate.core.policy import CompactionPolicy, PlacementPolicy
+from regelate.core.rewrite import RewriteResult
+from regelate.core.waves import group_seconds, next_wave, pace
+from regelate.errors import RegelateError
+from regelate.operations.rewriting import Progress, rewrite_groups
+from regelate.ports import Clock, RewriteEngine
+
+WAVE_SECONDS = 5.0
+
+
+class Stop(StrEnum):
+    """Why groups were not begun."""
+
+    TIME_BUDGET = "TIME_BUDGET"
+    """They would not have ended in time; a resume token takes them up."""
+    STOPPING = "STOPPING"
+    """The worker is being shut down; likewise."""
+    CANCELLED = "CANCELLED"
+    """Somebody cancelled the job: nothing more of it is committed."""
+
+
+class Watcher(Protocol):
+    """Is told how many of all groups are done, before the first wave and after each; may want the run to stop.
+
+    Raises where the run must not commit any more.
+    """
+
+    def passed(self, done: int, total: int) -> Stop | None: ...
+
+
+class NobodyWatches:
+    """Implements Watcher."""
+
+    def passed(self, done: int, total: int) -> Stop | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pacing:
+    """How a run is cut between groups. `until`: seconds of the monotonic clock at which rewriting must have ended.
+
+    `in_parts`: a plan that does not fit as a whole is begun all the same, and ends with groups left over.
+    """
+
+    until: float | None = None
+    in_parts: bool = False
+    wave_seconds: float = WAVE_SECONDS
+    watcher: Watcher | None = None
+
+    @property
+    def looks_up(self) -> bool:
+        return self.until is not None or self.watcher is not None
+
+
+@dataclass
+class Paced:
+    """What became of the groups. Those `left` were never begun, and `stopped` says why."""
+
+    results: list[RewriteResult] = field(default_factory=list)
+    failed: list[tuple[FileGroup, RegelateError]] = field(default_factory=list)
+    left: tuple[FileGroup, ...] = ()
+    stopped: Stop | None = None
+
+
+def rewrite_paced(
+    paced: Paced,
+    engine: RewriteEngine,
+    groups: Sequence[FileGroup],
+    policy: CompactionPolicy,
+    placement: PlacementPolicy,
+    clock: Clock,
+    pacing: Pacing,
+    progress: Progress | None = None,
+) -> None:
+    """Rewrite groups in waves while they fit into the time, all at once where nobody looks up.
+
+    A run in parts also keeps to `max_in_process_bytes` for all of its waves. Where nothing fits, not even the first
+    group, all are `left`. What is done is in `paced` also when the watcher raises: its files are the caller's to delete.
+    """
+    if not pacing.looks_up:
+        paced.results, paced.failed = rewrite_groups(engine, groups, policy, progress)
+        return
+    watcher = pacing.watcher or NobodyWatches()
+    waiting, started, estimated = list(groups), clock.monotonic(), 0.0
+    bytes_left = placement.max_in_process_bytes if pacing.in_parts else None
+    next_index = max((group.index for group in groups), default=0) + 1
+    while True:
+        paced.left = tuple(waiting)
+        asked = watcher.passed(len(groups) - len(waiting), len(groups))
+        if not waiting and asked is not Stop.CANCELLED:
+            return
+        if asked is not None:
+            paced.stopped = asked
+            return
+        now = clock.monotonic()
+        wave = next_wave(
+            waiting,
+            threads=placement.threads,
+            wave_seconds=pacing.wave_seconds,
+            seconds_left=None if pacing.until is None else pacing.until - now,
+            bytes_left=bytes_left,
+            pace=pace(estimated, now - started),
+        )
+        if not wave:
+            paced.stopped = Stop.TIME_BUDGET
+            return
+        results, failed = rewrite_groups(engine, wave, policy, first_free_index=next_index)
+        next_index += 2 * len(wave)
+        paced.results += results
+        paced.failed += failed
+        taken = {group.index for group in wave}
+        waiting = [group for group in waiting if group.index not in taken]
+        estimated += sum(group_seconds(group, placement.threads) for group in wave)
+        bytes_left = None if bytes_left is None else bytes_left - sum(group.size_bytes for group in wave)
+        if progress is not None:
+            progress(len(groups) - len(waiting), len(groups))
