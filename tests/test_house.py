@@ -102,7 +102,7 @@ def test_nothing_is_marked_as_unfinished() -> None:
 
 def test_what_decides_imports_the_standard_library_only() -> None:
     allowed = sys.stdlib_module_names | {"regelate"}
-    files = list(package_files("errors", "ports", "core", "operations"))
+    files = list(package_files("errors", "ports", "ports_jobs", "core", "operations"))
     assert {path: third for path, tree in files if (third := imported_roots(tree) - allowed)} == {}
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from regelate.entrypoints.actions import Provider, Service
 from regelate.entrypoints.dispatch import dispatch
 from regelate.entrypoints.log import adopt_libraries, logger
+from regelate.entrypoints.service import Provider, Service
 
 MAX_ANSWER_BYTES = 6_291_556
 """What Lambda lets through as one synchronous answer; of a larger one the caller would learn nothing but its size."""

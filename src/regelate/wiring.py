@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -20,24 +19,23 @@ from regelate.adapters.clock import SystemClock
 from regelate.adapters.telemetry import ProcessTelemetry
 from regelate.core.measures import Assessed, Wrote
 from regelate.core.option_retention import resolve_retention
-from regelate.core.options import CompactOptions, resolve_check, resolve_policy, resolve_verify
-from regelate.core.placement import parallelism
+from regelate.core.options import CompactOptions, resolve_check, resolve_policy
 from regelate.core.policy import CompactionPolicy
 from regelate.core.schema import TableDefinition
 from regelate.errors import RegelateError
 from regelate.operations import answers
 from regelate.settings import Settings, load_settings
 from regelate.tenancy import Address, Tenancy
+from regelate.wiring_compact import Compacting, run_id_of
+from regelate.wiring_jobs import Jobs
 from regelate.wiring_maintenance import Maintenance
 from regelate.wiring_query import Querying
-from regelate.wiring_storage import local_copies
 from regelate.wiring_sweep import Sweeping
 
 if TYPE_CHECKING:
     from regelate.adapters.iceberg.admin import IcebergAdmin
     from regelate.adapters.iceberg.manifests import ManifestReader
     from regelate.adapters.iceberg.session import TableSession
-    from regelate.operations.compact import CompactionTools
     from regelate.operations.write import CheckPolicy
     from regelate.ports import KeyRewriter
 
@@ -47,7 +45,7 @@ EXPLAINED_FILES = 10_000
 """Files listed by an explained health answer; the command line streams all of them."""
 
 
-class Application(Maintenance, Querying, Sweeping):
+class Application(Compacting, Jobs, Maintenance, Querying, Sweeping):
     """Everything behind the doors, for one process. Safe for several threads; an operation owns its own sessions."""
 
     def __init__(self, settings: Settings) -> None:
@@ -190,7 +188,7 @@ class Application(Maintenance, Querying, Sweeping):
                 keys=keys,
             )
             command = WriteCommand(
-                rows=records, run_id=_run_id("write", idempotency_key), mode=WriteMode(mode), key=tuple(key)
+                rows=records, run_id=run_id_of("write", idempotency_key), mode=WriteMode(mode), key=tuple(key)
             )
             done = write(tools, command)
         recommended, small = done.compaction_recommended, done.small_files_count
@@ -220,71 +218,6 @@ class Application(Maintenance, Querying, Sweeping):
         finally:
             connection.close()
 
-    def compact(
-        self,
-        address: Address,
-        options: Mapping[str, Any],
-        *,
-        request_id: str,
-        idempotency_key: str | None,
-        progress: Progress | None = None,
-    ) -> Fields:
-        from regelate.operations.compact import CompactCommand, compact
-        from regelate.operations.observing import observed_compaction
-        from regelate.operations.planning import planned
-
-        plan_id = options.get("plan_id")
-        planned_ms = planned(plan_id)[1] if plan_id is not None else None
-        dry_run = bool(options.get("dry_run", False))
-        observed = nullcontext() if dry_run else observed_compaction(self.telemetry, table=address.ident)
-        with observed, self._session(address) as session:
-            policy = self._policy(session, CompactOptions.of(options), now_ms=planned_ms)
-            command = CompactCommand(
-                policy=policy,
-                run_id=_run_id("compact", idempotency_key),
-                dry_run=dry_run,
-                plan_id=plan_id,
-                retention=self._retention(
-                    session, options.get("snapshot_retention_hours"), hours_field="snapshot_retention_hours"
-                )
-                if options.get("expire_snapshots", True)
-                else None,
-                max_cost_dollars=options.get("max_cost"),
-                verify=resolve_verify(options.get("verify"), session.properties, self.settings.verify),
-            )
-            with self._tools(session) as tools:
-                outcome = compact(tools, command, progress=progress)
-            return answers.compacted(outcome, with_plan=command.dry_run)
-
-    @contextmanager
-    def _tools(self, session: TableSession) -> Iterator[CompactionTools]:
-        from regelate.adapters.duckdb.engine import DuckDBRewriteEngine
-        from regelate.operations.compact import CompactionTools
-
-        with ExitStack() as stack:
-            workers = parallelism(self.placement)
-            engine = DuckDBRewriteEngine(
-                lambda: stack.enter_context(self._engine_session(session)),
-                session.views,
-                session.outputs,
-                folder=session.folder,
-                workers=workers,
-                threads=self.placement.threads,
-                worker_memory_bytes=self.placement.memory_bytes // workers,
-                copies=stack.enter_context(local_copies(self.settings, session)),
-                renew=session.renewed_access,
-            )
-            yield CompactionTools(
-                reader=session.reader,
-                engine=engine,
-                outputs=session.outputs,
-                committer=session.committer,
-                reclaimer=session.reclaimer,
-                telemetry=self.telemetry,
-                clock=self.clock,
-                placement=self.placement,
-            )
-
     def table_health(self, address: Address, *, explain: bool) -> Fields:
         from regelate.operations.health import table_health
 
@@ -313,11 +246,6 @@ class Application(Maintenance, Querying, Sweeping):
             now_ms=self.clock.now_ms() if now_ms is None else now_ms,
             table_sort_order=session.sort_fields,
         )
-
-
-def _run_id(operation: str, idempotency_key: str | None) -> str:
-    """Name one run in its snapshot's summary; a key of the caller's makes the repeated event find its first result."""
-    return f"{operation}:{idempotency_key}" if idempotency_key is not None else uuid.uuid4().hex
 
 
 def build_application(environ: Mapping[str, str] | None = None) -> Application:

@@ -64,6 +64,24 @@ NOTHING_QUARANTINED: dict[str, object] = {
 }
 
 
+JOB: dict[str, object] = {
+    "job_id": "job-1",
+    "state": "RUNNING",
+    "operation": "COMPACT",
+    "table": "default.users",
+    "catalog": "local",
+    "origin": "REQUEST",
+    "progress": {"groups_done": 3, "groups_all": 8},
+    "part": 1,
+    "attempts": 1,
+    "created_at": "2026-11-21T19:00:00Z",
+    "updated_at": "2026-11-21T19:00:05Z",
+    "totals": {"files_compacted": 0, "files_added": 0, "bytes_saved": 0, "rows": 0, "snapshot_ids": []},
+    "result": None,
+    "error": None,
+}
+
+
 class FakeService:
     """`calls`: every operation that passed the door, with its address and its keyword arguments."""
 
@@ -72,6 +90,7 @@ class FakeService:
         self.tenancy = Tenancy(self.settings)
         self.tables = {ident: FakeTable(TableDefinition(columns=())) for ident in preset}
         self.calls: list[tuple[str, Address | None, dict[str, Any]]] = []
+        self.job_comes_again_after: float | None = None
         self.before_query: Callable[[Mapping[str, Any]], object] = lambda spec: None
         self._lock = threading.Lock()
 
@@ -169,6 +188,9 @@ class FakeService:
     def compact(self, address: Address, options: Mapping[str, Any], **arguments: Any) -> dict[str, object]:
         self._called("COMPACT", address, options=options, **arguments)
         self._table(address)
+        if options.get("run_async"):
+            fields = {"compacted": False, "status": "DELEGATED", "reason": "REQUEST", "snapshot_id": None}
+            return {**fields, "stats": None, "job_id": "job-1", "warnings": []}
         if options.get("dry_run"):
             plan = {"groups": []}
             return {
@@ -228,6 +250,18 @@ class FakeService:
         counts = {"snapshots_expired": 0, "files_deleted": 0, "bytes_freed": 0}
         listed: dict[str, object] = {"snapshot_ids": [], "refs_removed": []}
         return {"dry_run": False, **counts, **listed, **NOTHING_QUARANTINED}
+
+    def job_status(self, tenant_id: str, job_id: str) -> dict[str, object]:
+        self._called("JOB_STATUS", None, tenant_id=tenant_id, job_id=job_id)
+        return {**JOB, "job_id": job_id}
+
+    def job_cancel(self, tenant_id: str, job_id: str) -> dict[str, object]:
+        self._called("JOB_CANCEL", None, tenant_id=tenant_id, job_id=job_id)
+        return {**JOB, "job_id": job_id, "state": "CANCELLING"}
+
+    def run_job(self, job_id: str, part: int, **arguments: Any) -> float | None:
+        self._called("run_job", None, job_id=job_id, part=part, **arguments)
+        return self.job_comes_again_after
 
     def sweep(self, scope: Scope, **arguments: Any) -> dict[str, object]:
         self._called("SWEEP", None, scope=scope, **arguments)

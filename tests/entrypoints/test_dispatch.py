@@ -274,9 +274,10 @@ def test_what_compact_is_asked_reaches_the_service_under_its_own_names(service: 
     operation, _, arguments = service.calls[-1]
     assert operation == "COMPACT"
     assert arguments == {
-        "options": {**asked, "expire_snapshots": True, "dry_run": False},
+        "options": {**asked, "expire_snapshots": True, "dry_run": False, "run_async": False},
         "request_id": "r",
         "idempotency_key": "k",
+        "seconds_left": None,
     }
 
 

@@ -13,7 +13,7 @@ from regelate.entrypoints.short_form import ShortCompact
 from tests.entrypoints.fakes import REPOSITORY
 
 COMMITTED = REPOSITORY / "openapi.json"
-NOT_BUILT = ("async", "job_id", "engine", "resume_token", "ref")
+NOT_BUILT = ("engine", "ref")
 
 
 def test_the_committed_document_is_what_the_models_say() -> None:
@@ -27,7 +27,7 @@ def test_running_the_module_prints_the_document() -> None:
 
 
 def test_every_route_is_described_but_the_page_that_shows_the_document() -> None:
-    described = {(method.upper(), path) for path, methods in openapi_document()["paths"].items() for method in methods}
+    described = {(method.upper(), path.replace("{", "<").replace("}", ">")) for path, methods in openapi_document()["paths"].items() for method in methods}
     assert described == {route for route in ROUTES if route != ("GET", "/docs")}
 
 

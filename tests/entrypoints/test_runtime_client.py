@@ -161,7 +161,7 @@ def test_direct_and_http_events_come_back_as_lambda_hands_them_on(runtime: Runti
 
 
 def test_a_refusal_is_an_answer_and_the_function_lives_on(runtime: RuntimeApi) -> None:
-    assert runtime.invoke({"operation": "JOB_STATUS"})["error"]["code"] == "UNKNOWN_OPERATION"
+    assert runtime.invoke({"operation": "JOB_LIST"})["error"]["code"] == "UNKNOWN_OPERATION"
     assert runtime.invoke({"operation": "HEALTH_CHECK"})["success"] is True
 
 

@@ -43,7 +43,7 @@ NEXT: Mapping[JobState, frozenset[JobState]] = {
     JobState.FAILED: frozenset(),
     JobState.CANCELLED: frozenset(),
 }
-"""From each state, those that may follow. RUNNING to RUNNING: progress, or another worker in the place of a dead one."""
+"""From each state, those that may follow. RUNNING to RUNNING: progress, or a worker in the place of a dead one."""
 LIVE = tuple(state for state in JobState if not state.is_final)
 
 
@@ -81,6 +81,9 @@ class JobTotals:
         )
 
 
+NOTHING_DONE = JobTotals()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
     """One job as the store keeps it. Texts in JSON: `options` of its COMPACT, `result` and `error` of its last part.
@@ -110,7 +113,7 @@ class JobRecord:
     groups_before: int = 0
     groups_done: int = 0
     groups_all: int = 0
-    totals: JobTotals = JobTotals()
+    totals: JobTotals = NOTHING_DONE
     result: str | None = None
     error: str | None = None
 
@@ -187,8 +190,13 @@ class JobRecord:
         wanted = JobState.CANCELLED if self.state is JobState.QUEUED else JobState.CANCELLING
         return self._to(wanted, now_ms)
 
-    def cancelled(self, now_ms: int) -> JobRecord:
-        return self._to(JobState.CANCELLED, now_ms)
+    def cancelled(self, now_ms: int, did: JobTotals = NOTHING_DONE) -> JobRecord:
+        """It has stopped. What `did` land in its last part, and in those before, stays."""
+        return self._to(JobState.CANCELLED, now_ms, totals=self.totals.plus(did))
+
+    def put_back(self, now_ms: int) -> JobRecord:
+        """The worker stops before it began a group: another one takes the part, and this attempt does not count."""
+        return self._to(JobState.QUEUED, now_ms, attempts=max(self.attempts - 1, 0), not_before_ms=now_ms)
 
     def _to(self, state: JobState, now_ms: int, **changes: object) -> JobRecord:
         if state not in NEXT[self.state]:
@@ -208,4 +216,4 @@ def run_of_part(run_id: str, part: int) -> str:
 
 def retry_seconds(attempts: int) -> float:
     """Return the pause after so many attempts: 30 s, doubled each time, at most a quarter of an hour."""
-    return min(RETRY_SECONDS * 2 ** max(attempts - 1, 0), MAX_RETRY_SECONDS)
+    return min(RETRY_SECONDS * float(2 ** min(max(attempts - 1, 0), 10)), MAX_RETRY_SECONDS)

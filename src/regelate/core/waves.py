@@ -24,7 +24,7 @@ def usable_seconds(seconds: float) -> float:
 
 
 def pace(estimated_seconds: float, measured_seconds: float) -> float:
-    """Return how many seconds a second of the estimate really takes, by the groups that are done; 1 before the first."""
+    """Return how many seconds a second of the estimate really takes, by the groups done so far."""
     if estimated_seconds <= 0 or measured_seconds <= 0:
         return 1.0
     return min(max(measured_seconds / estimated_seconds, MIN_PACE), MAX_PACE)

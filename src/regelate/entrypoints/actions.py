@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
-from regelate.core.schema import TableDefinition
 from regelate.entrypoints.definition import table_definition
-from regelate.entrypoints.log import Subject, log_answer, speak_of, stack_of
+from regelate.entrypoints.job_requests import JobCancel, JobStatus, Sweep
+from regelate.entrypoints.log import Subject, log_answer, safe, speak_of, stack_of
+from regelate.entrypoints.request_base import NamespaceRequest, TableRequest
 from regelate.entrypoints.requests import (
     AlterTable,
     AnyRequest,
@@ -24,90 +25,32 @@ from regelate.entrypoints.requests import (
     HealthCheck,
     ListTables,
     Maintain,
-    NamespaceRequest,
     Query,
     RemoveOrphanFiles,
     RewriteManifests,
-    Sweep,
     TableHealth,
-    TableRequest,
     Write,
     given,
 )
 from regelate.entrypoints.responses import failed, succeeded
+from regelate.entrypoints.service import Fields, Provider, Service
 from regelate.errors import InvalidRequest, InvariantViolated, RegelateError
 from regelate.settings import Settings
-from regelate.tenancy import Address, Scope, Tenancy
+from regelate.tenancy import Address
 
-Fields = Mapping[str, object]
 Payload = Mapping[str, object]
-
-
-class Service(Protocol):
-    """What the doors need behind them. Every operation returns the fields of its answer (responses.py), ready for JSON,
-    without `success` and `request_id`, or raises a RegelateError. It is called by many threads at once.
-    """
-
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def tenancy(self) -> Tenancy: ...
-    def health_check(self) -> Fields: ...
-    def metrics_text(self) -> str: ...
-    def create_table(self, address: Address, definition: TableDefinition, *, if_not_exists: bool) -> Fields: ...
-    def alter_table(
-        self, address: Address, *, set_properties: Mapping[str, str], unset_properties: Sequence[str]
-    ) -> Fields: ...
-    def describe_table(self, address: Address) -> Fields: ...
-    def list_tables(self, address: Address) -> Fields: ...
-    def drop_table(self, address: Address, *, purge: bool) -> Fields: ...
-    def write(
-        self,
-        address: Address,
-        records: Sequence[Mapping[str, Any]],
-        *,
-        mode: str,
-        key: Sequence[str],
-        idempotency_key: str | None,
-        request_id: str,
-    ) -> Fields: ...
-    def query(self, address: Address, spec: Mapping[str, Any]) -> Fields: ...
-    def compact(
-        self, address: Address, options: Mapping[str, Any], *, request_id: str, idempotency_key: str | None
-    ) -> Fields: ...
-    def table_health(self, address: Address, *, explain: bool) -> Fields: ...
-    def expire_snapshots(
-        self,
-        address: Address,
-        *,
-        retention_hours: float | None,
-        min_snapshots_to_keep: int | None,
-        grace_hours: float | None,
-        dry_run: bool,
-    ) -> Fields: ...
-    def remove_orphan_files(self, address: Address, *, older_than_hours: float | None, dry_run: bool) -> Fields: ...
-    def rewrite_manifests(self, address: Address, *, dry_run: bool) -> Fields: ...
-    def maintain(
-        self, address: Address, options: Mapping[str, Any], *, steps: Sequence[str] | None, dry_run: bool
-    ) -> Fields: ...
-    def undo_expiry(self, address: Address, undo_id: str) -> Fields: ...
-    def sweep(
-        self, scope: Scope, *, max_tables: int | None, time_budget_seconds: float | None, dry_run: bool
-    ) -> Fields: ...
-
-
-Provider = Callable[[], Service]
-"""Makes the service when a request first needs it: what it costs to open is not paid by a cold start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Who asks, by the envelope. `trusted`: an IAM principal invoked us directly, so its payload names the tenant.
+    `seconds_left`: until Lambda ends this process, as far as it is known when the event arrives.
     `signed`: the gateway has checked an IAM principal's signature; with `auth: iam` that is trusted as well.
     """
 
     request_id: str
     claim_tenant: str | None = None
+    seconds_left: float | None = None
     trusted: bool = False
     signed: bool = False
 
@@ -116,6 +59,11 @@ class Caller:
 
 
 Parser = Callable[[Payload, Service, Caller], AnyRequest]
+
+
+ACCEPTED = 202
+DELEGATED = "DELEGATED"
+"""The status of an answer that a job will complete."""
 
 
 def new_request_id() -> str:
@@ -163,7 +111,8 @@ def answer(provider: Provider, load: Callable[[Settings], Payload], parse: Parse
         subject = Subject.of(payload, caller.request_id)
         speak_of(subject)
         request = parse(payload, service, caller)
-        answered = _answered(200, succeeded(execute(service, request, caller), subject.request_id))
+        made = succeeded(execute(service, request, caller), subject.request_id)
+        answered = _answered(ACCEPTED if made.get("status") == DELEGATED else 200, made)
     except RegelateError as fault:
         answered = _answered(fault.status, failed(fault, subject.request_id))
         stack = stack_of(fault) if isinstance(fault, InvariantViolated) else None
@@ -269,6 +218,7 @@ def _compact(service: Service, request: Compact, caller: Caller) -> Fields:
         given(request, *COMPACT_FIELDS),
         request_id=request.request_id or caller.request_id,
         idempotency_key=request.idempotency_key,
+        seconds_left=caller.seconds_left,
     )
 
 
@@ -287,6 +237,24 @@ def _expire_snapshots(service: Service, request: ExpireSnapshots, caller: Caller
         grace_hours=request.grace_hours,
         dry_run=request.dry_run,
     )
+
+
+def _tenant(service: Service, request: JobStatus | JobCancel, caller: Caller) -> str:
+    trusted = caller.is_trusted(service.settings)
+    return service.tenancy.scope(caller.claim_tenant, request.tenant_id, None, None, trusted=trusted).tenant_id
+
+
+def _job_status(service: Service, request: JobStatus, caller: Caller) -> Fields:
+    return _redacted(service.job_status(_tenant(service, request, caller), request.job_id))
+
+
+def _job_cancel(service: Service, request: JobCancel, caller: Caller) -> Fields:
+    return _redacted(service.job_cancel(_tenant(service, request, caller), request.job_id))
+
+
+def _redacted(job: Fields) -> Fields:
+    """Put the stored error of a job behind the same wall as the error of an answer."""
+    return {**job, "error": safe(job["error"])}
 
 
 def _sweep(service: Service, request: Sweep, caller: Caller) -> Fields:
@@ -337,6 +305,8 @@ _ACTIONS: Mapping[type[AnyRequest], Callable[[Service, Any, Caller], Fields]] = 
     RemoveOrphanFiles: _remove_orphan_files,
     RewriteManifests: _rewrite_manifests,
     Maintain: _maintain,
+    JobStatus: _job_status,
+    JobCancel: _job_cancel,
 }
 _ADDRESSING = (*TableRequest.model_fields, "operation")
 QUERY_FIELDS = tuple(name for name in Query.model_fields if name not in _ADDRESSING)

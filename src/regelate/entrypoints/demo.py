@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from regelate.entrypoints import demo_flights, demo_home, demo_show
-from regelate.entrypoints.actions import Service, new_request_id
+from regelate.entrypoints.actions import new_request_id
 from regelate.entrypoints.cli.faults import DONE, FAILED, Failed, refused
 from regelate.entrypoints.cli.screen import progress
 from regelate.entrypoints.dispatch import dispatch
+from regelate.entrypoints.service import Service
 
 WRITES = 150
 """Requests for all flights; for fewer flights as many as keep their size, but at least enough to fall ill."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from regelate.entrypoints import http
-from regelate.entrypoints.actions import Caller, Payload, Provider, Service, answer
+from regelate.entrypoints.actions import Caller, Payload, answer
 from regelate.entrypoints.envelope import Envelope, caller_of, recognise
 from regelate.entrypoints.requests import AnyRequest, parse_request
+from regelate.entrypoints.service import Provider, Service
 
 
 def dispatch(

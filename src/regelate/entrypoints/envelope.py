@@ -7,6 +7,7 @@ import binascii
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
+from urllib.parse import parse_qsl
 
 from regelate.entrypoints.actions import Caller, new_request_id
 from regelate.entrypoints.body import too_large
@@ -51,14 +52,34 @@ def caller_of(event: Event, context: object, envelope: Envelope) -> Caller:
     """Return who asks. Only a direct invoke is trusted with the tenant in its payload: IAM let its principal in."""
     invoked = getattr(context, "aws_request_id", None)
     if envelope is Envelope.DIRECT:
-        return Caller(request_id=invoked or new_request_id(), trusted=True)
+        return Caller(request_id=invoked or new_request_id(), trusted=True, seconds_left=seconds_left(context))
     gateway = _at(event, "requestContext", "requestId")
     request_id = gateway if isinstance(gateway, str) and gateway else invoked or new_request_id()
     steps = ("jwt", "claims") if envelope is Envelope.V2 else ("claims",)
     claims = _at(event, "requestContext", "authorizer", *steps)
     found = [claims.get(name) for name in _TENANT_CLAIMS] if isinstance(claims, Mapping) else []
     claim = next((text for text in found if isinstance(text, str) and text), None)
-    return Caller(request_id=request_id, claim_tenant=claim, signed=_signed(event, envelope))
+    return Caller(
+        request_id=request_id,
+        claim_tenant=claim,
+        signed=_signed(event, envelope),
+        seconds_left=seconds_left(context),
+    )
+
+
+def seconds_left(context: object) -> float | None:
+    """Return until when Lambda lets this process live; None where nobody ends it."""
+    remaining = getattr(context, "get_remaining_time_in_millis", None)
+    return None if remaining is None else remaining() / 1000
+
+
+def query_of(event: Event) -> Mapping[str, str]:
+    """Return the parameters of an HTTP event's query; of one that stands twice, the last."""
+    given = event.get("queryStringParameters")
+    if isinstance(given, Mapping):
+        return {name: value for name, value in given.items() if isinstance(value, str)}
+    raw = event.get("rawQueryString")
+    return dict(parse_qsl(raw)) if isinstance(raw, str) else {}
 
 
 def _signed(event: Event, envelope: Envelope) -> bool:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, APIGatewayRestResolver, Response
 from aws_lambda_powertools.event_handler.api_gateway import ApiGatewayResolver
 from aws_lambda_powertools.utilities.data_classes.common import BaseProxyEvent
 
-from regelate.entrypoints.actions import Answered, Caller, Parser, Provider, Service, answer, refusal
+from regelate.entrypoints.actions import ACCEPTED, Answered, Caller, Parser, answer, refusal
 from regelate.entrypoints.body import parse_body
-from regelate.entrypoints.envelope import Envelope, Event, raw_body
-from regelate.entrypoints.requests import Compact, parse_request
+from regelate.entrypoints.envelope import Envelope, Event, query_of, raw_body
+from regelate.entrypoints.requests import AnyRequest, Compact, parse_request
+from regelate.entrypoints.service import Provider, Service
 from regelate.entrypoints.short_form import ShortCompact, parse_short_form, split_table
 from regelate.errors import InvalidRequest, NotFound, RegelateError
 from regelate.settings import Settings
@@ -48,6 +50,8 @@ class Asked:
     caller: Caller
     provider: Provider
     max_answer_bytes: int | None
+    path: Mapping[str, str] = field(default_factory=dict)
+    """The variable parts of the path, by name."""
 
 
 Act = Callable[[Asked], Response[str]]
@@ -71,15 +75,16 @@ def _with_routes(app: ApiGatewayResolver, asked: Asked) -> ApiGatewayResolver:
 
 
 def _handler(act: Act, asked: Asked) -> Callable[[], Response[str]]:
-    def handler() -> Response[str]:
-        return act(asked)
+    def handler(**path: str) -> Response[str]:
+        return act(replace(asked, path=path))
 
     return handler
 
 
 def _no_route(app: ApiGatewayResolver, asked: Asked, _: Exception) -> Response[str]:
     path = app.current_event.path.rstrip("/")
-    allowed = sorted(method for method, known in ROUTES if known == path)
+    shapes = [(method, re.sub("<[a-z_]+>", "[^/]+", re.escape(known))) for method, known in ROUTES]
+    allowed = sorted(method for method, shape in shapes if re.fullmatch(shape, path))
     if allowed:
         message = f"this path takes {', '.join(allowed)}"
         fault = InvalidRequest("METHOD_NOT_ALLOWED", message, status=405, allowed=allowed)
@@ -93,13 +98,26 @@ def _json(answered: Answered, headers: Mapping[str, str | list[str]] | None = No
 
 
 def _posted(asked: Asked, parse: Parser) -> Response[str]:
+    sent: dict[str, object] = {}
+
     def load(settings: Settings) -> Mapping[str, object]:
         limits = settings.limits
         body = raw_body(asked.event, limits.max_request_bytes)
-        return parse_body(body, max_bytes=limits.max_request_bytes, max_nesting=limits.max_nesting)
+        sent.update(parse_body(body, max_bytes=limits.max_request_bytes, max_nesting=limits.max_nesting))
+        return sent
 
     answered = answer(asked.provider, load, parse, asked.caller)
-    return _json(answered.fitting(asked.max_answer_bytes, asked.caller, in_body=True))
+    fitting = answered.fitting(asked.max_answer_bytes, asked.caller, in_body=True)
+    return _json(fitting, _location(fitting, sent.get("tenant_id"), asked.caller))
+
+
+def _location(answered: Answered, tenant: object, caller: Caller) -> dict[str, str | list[str]]:
+    """Say where the job can be asked for that will complete a request. Who has a claim need not name the tenant."""
+    job_id = answered.made.get("job_id")
+    if answered.status != ACCEPTED or job_id is None:
+        return {}
+    named = f"?tenant_id={quote(tenant)}" if caller.claim_tenant is None and isinstance(tenant, str) else ""
+    return {"Location": f"/jobs/{job_id}{named}"}
 
 
 def _database(asked: Asked) -> Response[str]:
@@ -131,6 +149,20 @@ def _health(asked: Asked) -> Response[str]:
     return _json(answer(asked.provider, lambda _: operation, lambda payload, *_: parse_request(payload), asked.caller))
 
 
+def _job(asked: Asked) -> Response[str]:
+    """JOB_STATUS; the tenant is the claim's, named in the query, or the only one possible."""
+    named = {name: value for name, value in query_of(asked.event).items() if name == "tenant_id"}
+    request = {"operation": "JOB_STATUS", "job_id": asked.path["job_id"], **named}
+
+    def parse(payload: Mapping[str, object], service: Service, caller: Caller) -> AnyRequest:
+        trusted = caller.is_trusted(service.settings)
+        scope = service.tenancy.scope(caller.claim_tenant, named.get("tenant_id"), None, None, trusted=trusted)
+        return parse_request({**payload, "tenant_id": scope.tenant_id})
+
+    answered = answer(asked.provider, lambda _: request, parse, asked.caller)
+    return _json(answered.fitting(asked.max_answer_bytes, asked.caller, in_body=True))
+
+
 def _openapi(asked: Asked) -> Response[str]:
     from regelate.entrypoints.openapi import openapi_text
 
@@ -154,6 +186,7 @@ ROUTES: Mapping[tuple[str, str], Act] = {
     ("POST", "/database"): _database,
     ("POST", "/api/v1/compact"): _compact,
     ("GET", "/health"): _health,
+    ("GET", "/jobs/<job_id>"): _job,
     ("GET", "/openapi.json"): _openapi,
     ("GET", DOCS_PATH): _docs,
 }

@@ -140,7 +140,7 @@ def log_answer(
 ) -> None:
     """Log the one line of an answered request; a fault of ours (500 and above) as an error, with its stack if given."""
     fields: dict[str, Any] = {**subject.fields(), "status": status, "milliseconds": round(seconds * 1000, 1)}
-    if "error" in made:
+    if made["success"] is False:
         fields |= {"code": made["error"]["code"], "error": made["error"]["message"]}
     if stack is not None:
         fields["stack"] = stack

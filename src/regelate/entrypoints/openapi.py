@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from regelate import __version__
+from regelate.entrypoints.job_responses import JobAnswer
 from regelate.entrypoints.requests import OPERATIONS
 from regelate.entrypoints.responses import ANSWERS, CompactAnswer, ErrorAnswer, HealthCheckAnswer
 from regelate.entrypoints.short_form import ShortCompact
@@ -91,6 +92,15 @@ def _paths() -> dict[str, Any]:
         "/database": {"post": _operation("database", "One operation, named by `operation`.", any_answer, any_request)},
         "/api/v1/compact": {"post": _operation("compact", _SHORT, _ref(CompactAnswer), _ref(ShortCompact))},
         "/health": {"get": _operation("health", "The same as HEALTH_CHECK.", _ref(HealthCheckAnswer))},
+        "/jobs/{job_id}": {
+            "get": {
+                **_operation("job", "The same as JOB_STATUS; a 202 has this path in Location.", _ref(JobAnswer)),
+                "parameters": [
+                    {"name": "job_id", "in": "path", "required": True, "schema": {"type": "string"}},
+                    {"name": "tenant_id", "in": "query", "required": False, "schema": {"type": "string"}},
+                ],
+            }
+        },
         "/openapi.json": {"get": _operation("openapi", "This document.", {"type": "object"})},
     }
 
@@ -109,6 +119,9 @@ def _operation(name: str, summary: str, answer: Schema, request: Schema | None =
         "summary": summary,
         "responses": {"200": _content("Done.", answer), **(refusals if name != "openapi" else {})},
     }
+    if name in ("database", "compact"):
+        accepted = _content("A job does it, or is at it already; `Location` leads to it.", _ref(CompactAnswer))
+        made["responses"]["202"] = accepted
     if request is not None:
         made["requestBody"] = {"required": True, "content": {"application/json": {"schema": request}}}
     return made

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from regelate.entrypoints.fields import (
     Filter,
@@ -20,16 +20,15 @@ from regelate.entrypoints.fields import (
     Name,
     PartitionFilter,
     Records,
+    Token,
 )
+from regelate.entrypoints.job_requests import JobCancel, JobStatus, Sweep
+from regelate.entrypoints.request_base import NamespaceRequest, Request, Strict, TableRequest
 from regelate.entrypoints.validation import validated
 from regelate.errors import InvalidRequest
 
 Step = Literal["compact", "dangling_deletes", "manifests", "expire", "orphans", "reclaim"]
 """The steps of MAINTAIN, in their order."""
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 class FieldDefinition(Strict):
@@ -74,24 +73,6 @@ class OrderBy(Strict):
     column: Name
     direction: Literal["asc", "desc"] = "asc"
     nulls: Literal["first", "last"] | None = None
-
-
-class Request(Strict):
-    """What every request may carry. `request_id` comes back in the answer and stands in the logs."""
-
-    request_id: Identifier | None = None
-
-
-class NamespaceRequest(Request):
-    """`catalog` is a name in config.json; the default one if unset."""
-
-    tenant_id: str
-    namespace: str = "default"
-    catalog: str | None = None
-
-
-class TableRequest(NamespaceRequest):
-    table: str
 
 
 class HealthCheck(Request):
@@ -201,6 +182,23 @@ class Compact(TableRequest):
         default=None, gt=0, description="US dollars: a run whose estimate is above is refused and nothing is written."
     )
     idempotency_key: Identifier | None = None
+    run_async: bool = Field(default=False, alias="async", description="Answer 202 with a job at once.")
+    time_budget_seconds: float | None = Field(
+        default=None, gt=0, description="Commit what is done by then; resume_token takes up the rest."
+    )
+    resume_token: Token | None = None
+
+    @model_validator(mode="after")
+    def _resumes_or_begins(self) -> Compact:
+        how = {"resume_token", "run_async", "time_budget_seconds", "operation", *TableRequest.model_fields}
+        clashing = sorted(self.model_fields_set - how)
+        if self.resume_token is not None and clashing:
+            message = f"resume_token: carries the first request's fields; leave out {', '.join(clashing)}"
+            raise InvalidRequest("INVALID_FIELD", message, field="resume_token")
+        if self.dry_run and (self.run_async or self.time_budget_seconds is not None):
+            field = "async" if self.run_async else "time_budget_seconds"
+            raise InvalidRequest("INVALID_FIELD", f"{field}: a dry run does nothing that could take long", field=field)
+        return self
 
 
 class TableHealth(TableRequest):
@@ -226,18 +224,6 @@ class ExpireSnapshots(TableRequest):
             message = f"undo: cannot be combined with {', '.join(clashing)}"
             raise InvalidRequest("INVALID_FIELD", message, field="undo")
         return self
-
-
-class Sweep(Request):
-    """Every table of the tenant, or of one namespace. What is unset comes from config.json."""
-
-    operation: Literal["SWEEP"]
-    tenant_id: str
-    catalog: str | None = None
-    namespace: str | None = None
-    max_tables: int | None = Field(default=None, ge=1)
-    time_budget_seconds: float | None = Field(default=None, gt=0)
-    dry_run: bool = False
 
 
 class RemoveOrphanFiles(TableRequest):
@@ -282,6 +268,8 @@ AnyRequest = (
     | RewriteManifests
     | Maintain
     | Sweep
+    | JobStatus
+    | JobCancel
 )
 OPERATIONS: Mapping[str, type[AnyRequest]] = {
     "HEALTH_CHECK": HealthCheck,
@@ -299,6 +287,8 @@ OPERATIONS: Mapping[str, type[AnyRequest]] = {
     "MAINTAIN": Maintain,
     "EXPIRE_SNAPSHOTS": ExpireSnapshots,
     "SWEEP": Sweep,
+    "JOB_STATUS": JobStatus,
+    "JOB_CANCEL": JobCancel,
 }
 
 

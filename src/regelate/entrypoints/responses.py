@@ -8,30 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from regelate.entrypoints.job_responses import JobAnswer, SweepAnswer
 from regelate.entrypoints.log import redacted, safe
 from regelate.entrypoints.requests import Step
+from regelate.entrypoints.response_base import Answer, ErrorDetail, Shape
 from regelate.entrypoints.validation import validated
 from regelate.errors import RegelateError
-
-
-class Shape(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
-
-
-class Answer(Shape):
-    success: Literal[True]
-    request_id: str
-
-
-class ErrorDetail(Shape):
-    """`code` is stable, `retryable` says whether the same request may succeed later; docs/errors.md lists the codes."""
-
-    code: str
-    message: str
-    retryable: bool
-    details: dict[str, Any]
 
 
 class ErrorAnswer(Shape):
@@ -161,15 +145,18 @@ class CompactionStatsAnswer(Shape):
 class CompactAnswer(Answer):
     """A dry run answers PLANNED with its `plan`. `stats` is null where nothing was rewritten.
 
-    `snapshot_id` is null where nothing was committed; ALREADY_DONE names the snapshot of the first time.
+    `snapshot_id` is null where nothing was committed; ALREADY_DONE names the snapshot of the first time. DELEGATED,
+    with status 202, names the job that does it. A `resume_token` takes up the groups that time left over.
     """
 
     compacted: bool
-    status: Literal["COMPLETED", "PARTIAL", "NOTHING_TO_DO", "ALREADY_DONE", "PLANNED"]
+    status: Literal["COMPLETED", "PARTIAL", "NOTHING_TO_DO", "ALREADY_DONE", "PLANNED", "DELEGATED"]
     reason: str | None
     snapshot_id: int | None
     stats: CompactionStatsAnswer | None = None
     plan: dict[str, Any] | None = None
+    job_id: str | None = None
+    resume_token: str | None = None
     warnings: list[str]
 
 
@@ -210,51 +197,6 @@ class ExpireSnapshotsAnswer(Answer):
     deletable_at: str | None
     snapshots_restored: int
     warnings: list[str]
-
-
-class ErrorOfTable(Shape):
-    code: str
-    message: str
-
-
-class SweptRun(Shape):
-    """What became of one ledger entry; `reason` is one of those in docs/api.md."""
-
-    run: str
-    reason: str
-    files_deleted: int
-    bytes_freed: int
-
-
-class SweptExpiry(Shape):
-    """`finished`: earlier expiries whose grace was over and whose files are deleted now; `waiting`: not yet."""
-
-    finished: int
-    waiting: int
-    files_deleted: int
-    bytes_freed: int
-
-
-class SweptTable(Shape):
-    """A table that has something to say; `error` is what stopped the sweep there, the other tables went on."""
-
-    table: str
-    runs: list[SweptRun]
-    expiry: SweptExpiry
-    error: ErrorOfTable | None
-
-
-class SweepAnswer(Answer):
-    """`backlog`: tables that the budgets left to the next sweep. On a dry run, what would be deleted."""
-
-    dry_run: bool
-    tables_swept: int
-    files_deleted: int
-    bytes_freed: int
-    errors: int
-    backlog: int
-    backlog_tables: list[str]
-    tables: list[SweptTable]
 
 
 class OrphanFile(Shape):
@@ -326,6 +268,8 @@ ANSWERS: Mapping[str, type[Answer]] = {
     "REWRITE_MANIFESTS": RewriteManifestsAnswer,
     "MAINTAIN": MaintainAnswer,
     "SWEEP": SweepAnswer,
+    "JOB_STATUS": JobAnswer,
+    "JOB_CANCEL": JobAnswer,
 }
 
 

@@ -10,9 +10,9 @@ import sys
 import tempfile
 from typing import Any
 
-from regelate.entrypoints.actions import Service
 from regelate.entrypoints.dispatch import dispatch
 from regelate.entrypoints.log import logger
+from regelate.entrypoints.service import Service
 from regelate.settings import load_settings
 from regelate.settings.builtin import ENVIRONMENTS
 

@@ -22,12 +22,14 @@ from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
 
-from regelate.entrypoints.actions import Service, new_request_id
+from regelate.entrypoints.actions import new_request_id
 from regelate.entrypoints.body import parse_body
 from regelate.entrypoints.dispatch import dispatch
+from regelate.entrypoints.job_workers import DueJobs, JobWorkers
 from regelate.entrypoints.log import adopt_libraries, forget_subject, logger, redacted, stack_of
 from regelate.entrypoints.reading import drain, read_body
 from regelate.entrypoints.responses import failed
+from regelate.entrypoints.service import Service
 from regelate.errors import InvalidRequest, NotAllowed, RegelateError
 
 METRICS_PATH = "/metrics"
@@ -253,9 +255,16 @@ def _invoked(service: Service, body: bytes) -> _Reply:
     return _Reply(status=200, headers=_JSON, data=json.dumps(made).encode())
 
 
-def serve(host: str, port: int, service: Service, *, on_ready: Callable[[str], None] | None = None) -> None:
+def serve(
+    host: str,
+    port: int,
+    service: Service,
+    *,
+    on_ready: Callable[[str], None] | None = None,
+    jobs: DueJobs | None = None,
+) -> None:
     """Serve until SIGINT or SIGTERM, then finish what has arrived. Call it in the main thread. Raises OSError when the
-    port is taken. `on_ready` gets the URL; a second signal ends the process at once.
+    port is taken. `on_ready` gets the URL; a second signal ends the process at once. `jobs` are worked on beside.
     """
     server = Server(host, port, service)
     adopt_libraries()
@@ -269,7 +278,10 @@ def serve(host: str, port: int, service: Service, *, on_ready: Callable[[str], N
 
     for number in before:
         signal.signal(number, stop)
+    workers = None if jobs is None else JobWorkers(jobs)
     if on_ready is not None:
         on_ready(server.url)
     server.serve_forever(poll_interval=0.1)
+    if workers is not None:
+        workers.stop()
     stopper.join()

@@ -14,7 +14,8 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from regelate.core.option_values import refused
 from regelate.core.options import ICEBERG_OPTIONS, parse_size
 from regelate.entrypoints.fields import Identifier, unknown_option
-from regelate.entrypoints.requests import Compact, Request, given
+from regelate.entrypoints.request_base import Request
+from regelate.entrypoints.requests import Compact, given
 from regelate.entrypoints.validation import validated
 
 DEFAULT_NAMESPACE = "default"

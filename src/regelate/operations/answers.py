@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from regelate.core.health import TableHealth
+from regelate.core.job import JobRecord
 from regelate.core.plan_report import LISTED_GROUPS, planned
 from regelate.core.schema import Column
 from regelate.core.selection import Reason
 from regelate.core.stats import iso_time
 from regelate.core.table import DataFile, SnapshotRef
 from regelate.errors import RegelateError
-from regelate.operations.compact import CompactOutcome
+from regelate.operations.compaction import CompactOutcome, Status
 from regelate.operations.expire import Expired, Reclaimed, Undone
 from regelate.operations.sweep import Swept, SweptTable
 from regelate.operations.write import WriteResult
@@ -48,7 +49,7 @@ def written(result: WriteResult) -> Fields:
     }
 
 
-def compacted(outcome: CompactOutcome, *, with_plan: bool) -> Fields:
+def compacted(outcome: CompactOutcome, *, with_plan: bool, resume_token: str | None = None) -> Fields:
     fields: Fields = {
         "compacted": outcome.compacted,
         "status": outcome.status.value,
@@ -59,7 +60,22 @@ def compacted(outcome: CompactOutcome, *, with_plan: bool) -> Fields:
     }
     if with_plan and outcome.plan is not None:
         fields["plan"] = planned(outcome.plan)
+    if resume_token is not None:
+        fields["resume_token"] = resume_token
     return fields
+
+
+def delegated(job: JobRecord, reason: str) -> Fields:
+    """Return the answer of a COMPACT that a job does, or is at already."""
+    return {
+        "compacted": False,
+        "status": Status.DELEGATED.value,
+        "reason": reason,
+        "snapshot_id": None,
+        "stats": None,
+        "job_id": job.job_id,
+        "warnings": [],
+    }
 
 
 def assessed(health: TableHealth, explained: Sequence[Mapping[str, object]] | None) -> Fields:

@@ -4,87 +4,32 @@ outside."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 
 from regelate.core.conflict import DroppedGroup, Verdict, judge
 from regelate.core.deletes import dangling_after
 from regelate.core.measures import Compacted
 from regelate.core.plan import CompactionPlan, FileGroup, PlanReason
-from regelate.core.policy import CompactionPolicy, PlacementPolicy, RetentionPolicy, Verify
+from regelate.core.policy import Verify
 from regelate.core.rewrite import RewriteResult, verify_content, verify_rewrite
-from regelate.core.stats import CompactionStats, PhaseSeconds, summarise
+from regelate.core.stats import PhaseSeconds, summarise
 from regelate.core.table import PLAN_ID, RUN_ID, TableSnapshot
 from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotAllowed, RegelateError
 from regelate.operations.attempt import Attempted, attempt
+from regelate.operations.compaction import CompactCommand, CompactionTools, CompactOutcome, Status
 from regelate.operations.expire import Expired, expire_after_commit
-from regelate.operations.planning import check_placement, plan_table
-from regelate.operations.rewriting import as_error, rewrite_groups
+from regelate.operations.pacing import Paced, Stop, rewrite_paced
+from regelate.operations.planning import check_placement, delegated, nothing_fits, plan_table, stopped_before_commit
+from regelate.operations.rewriting import as_error
 from regelate.operations.timing import Stopwatch
-from regelate.ports import (
-    Clock,
-    Committer,
-    Head,
-    OutputFiles,
-    Reclaimer,
-    RewriteEngine,
-    SnapshotChange,
-    TableReader,
-    TableTotals,
-    Telemetry,
-)
+from regelate.ports import Head, SnapshotChange, TableTotals
+
+__all__ = ["CompactCommand", "CompactOutcome", "CompactionTools", "Status", "compact"]
 
 PATIENCE_SECONDS = 60.0
 """To lose races in: waiting is cheaper than rewriting the files once more."""
 
 Progress = Callable[[int, int], None]
-
-
-class Status(StrEnum):
-    COMPLETED = "COMPLETED"
-    PARTIAL = "PARTIAL"
-    NOTHING_TO_DO = "NOTHING_TO_DO"
-    ALREADY_DONE = "ALREADY_DONE"
-    PLANNED = "PLANNED"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactCommand:
-    """What to do. `plan_id` pins the plan of an earlier dry run; `run_id` makes a repeated event land once."""
-
-    policy: CompactionPolicy
-    run_id: str
-    dry_run: bool = False
-    plan_id: str | None = None
-    retention: RetentionPolicy | None = None
-    """What to expire afterwards; None expires nothing."""
-    max_cost_dollars: float | None = None
-    verify: Verify = Verify.FAST
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactOutcome:
-    status: Status
-    reason: str
-    compacted: bool
-    plan: CompactionPlan | None = None
-    stats: CompactionStats | None = None
-    snapshot_id: int | None = None
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionTools:
-    """The ports of one table, for one run."""
-
-    reader: TableReader
-    engine: RewriteEngine
-    outputs: OutputFiles
-    committer: Committer
-    reclaimer: Reclaimer
-    telemetry: Telemetry
-    clock: Clock
-    placement: PlacementPolicy
 
 
 @dataclass
@@ -97,6 +42,7 @@ class _Run:
     failed: list[tuple[FileGroup, RegelateError]] = field(default_factory=list)
     dropped: tuple[DroppedGroup, ...] = ()
     warnings: list[str] = field(default_factory=list)
+    stopped: Stop | None = None
 
 
 def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progress | None = None) -> CompactOutcome:
@@ -120,31 +66,57 @@ def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progre
             tools.placement,
             plan_id=command.plan_id,
             dry_run=command.dry_run,
+            through=command.through,
+            in_parts=command.pacing.in_parts,
         )
     if command.dry_run:
         return CompactOutcome(status=Status.PLANNED, reason=plan.reason.value, compacted=False, plan=plan)
     if not plan.groups:
         return CompactOutcome(status=Status.NOTHING_TO_DO, reason=plan.reason.value, compacted=False, plan=plan)
-    check_placement(plan, tools.placement, command.max_cost_dollars)
+    placement = check_placement(
+        plan,
+        tools.placement,
+        command.max_cost_dollars,
+        refuses=not command.pacing.in_parts and command.delegate_to is None,
+    )
+    if command.delegate_to is not None and placement.engine is None:
+        return delegated(plan, placement, command.delegate_to)
     run = _Run(snapshot=snapshot, plan=plan, watch=watch)
-    with tools.telemetry.span("execute", groups=len(plan.groups), files=_inputs(plan)):
+    with tools.telemetry.span("execute", groups=len(plan.groups), files=plan.files):
         results = _rewritten(tools, command, run, progress)
+    if run.stopped is Stop.CANCELLED or not results:
+        tools.outputs.discard([f.path for r in results for f in r.added])
+        return stopped_before_commit(run.plan, run.stopped or Stop.STOPPING)
     with tools.telemetry.span("commit", groups=len(results)), watch.phase("commit"):
         done = _committed(tools, command, run, results)
     return _outcome(tools, command, run, done, results)
 
 
-def _inputs(plan: CompactionPlan) -> int:
-    return sum(len(group.tasks) for group in plan.groups)
-
-
 def _rewritten(
     tools: CompactionTools, command: CompactCommand, run: _Run, progress: Progress | None
 ) -> list[RewriteResult]:
-    """Rewrite and verify; a group that fails either is left out, its outputs deleted. All failing raises the first."""
-    with run.watch.phase("rewrite"):
-        results, failed = rewrite_groups(tools.engine, run.plan.groups, command.policy, progress)
-    run.failed += failed
+    """Rewrite and verify; a group that fails either is left out, its outputs deleted. All failing raises the first.
+
+    Groups that were not begun in time become deferred ones of the plan.
+    """
+    paced, every, deferred = Paced(), run.plan.groups, run.plan.deferred
+    try:
+        with run.watch.phase("rewrite"):
+            rewrite_paced(
+                paced, tools.engine, every, command.policy, tools.placement, tools.clock, command.pacing, progress
+            )
+    except BaseException:  # also an interrupt: nothing of this run can have been committed
+        tools.outputs.discard([f.path for r in paced.results for f in r.added])
+        raise
+    results = paced.results
+    run.failed += paced.failed
+    run.stopped = paced.stopped
+    if run.stopped is Stop.CANCELLED or (run.stopped is Stop.STOPPING and paced.left == every):
+        return results
+    if paced.left == every:
+        raise nothing_fits(run.plan, tools.placement)
+    begun = tuple(group for group in every if group not in paced.left)
+    run.plan = replace(run.plan, groups=begun, deferred=(*deferred, *paced.left))
     verified: list[RewriteResult] = []
     with run.watch.phase("verify"):
         for result in results:
@@ -179,7 +151,8 @@ def _committed(
 
     every_output = [f.path for r in results for f in r.added]
     try:
-        done = attempt(tools.committer, tools.clock, decide, run_id=command.run_id, patience_seconds=PATIENCE_SECONDS)
+        patience = command.pacing.patience_seconds(PATIENCE_SECONDS, tools.clock.monotonic())
+        done = attempt(tools.committer, tools.clock, decide, run_id=command.run_id, patience_seconds=patience)
     except CommitStateUnknown:
         raise
     except Exception:
@@ -268,6 +241,7 @@ def _outcome(
         stats=stats,
         snapshot_id=done.snapshot_id,
         warnings=tuple(run.warnings),
+        stopped=run.stopped,
     )
 
 
@@ -291,7 +265,9 @@ def _totals(tools: CompactionTools, run: _Run, landed: Sequence[RewriteResult]) 
 def _reason(run: _Run) -> str:
     if run.dropped:
         return run.dropped[0].code.value
-    return run.failed[0][1].code if run.failed else PlanReason.BUDGET_CAPPED.value
+    if run.failed:
+        return run.failed[0][1].code
+    return PlanReason.BUDGET_CAPPED.value if run.stopped is None else run.stopped.value
 
 
 def _expired(tools: CompactionTools, command: CompactCommand, run: _Run) -> Expired:

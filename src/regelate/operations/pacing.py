@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
 from regelate.core.plan import FileGroup
 from regelate.core.policy import CompactionPolicy, PlacementPolicy
 from regelate.core.rewrite import RewriteResult
-from regelate.core.waves import group_seconds, next_wave, pace
+from regelate.core.waves import group_seconds, next_wave, pace, usable_seconds
 from regelate.errors import RegelateError
 from regelate.operations.rewriting import Progress, rewrite_groups
 from regelate.ports import Clock, RewriteEngine
@@ -47,19 +47,33 @@ class NobodyWatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pacing:
-    """How a run is cut between groups. `until`: seconds of the monotonic clock at which rewriting must have ended.
+    """How a run is cut between groups. Times are seconds of the monotonic clock.
 
-    `in_parts`: a plan that does not fit as a whole is begun all the same, and ends with groups left over.
+    `until`: rewriting must have ended by then; `ends_at`: so must everything, because the process does. `in_parts`: a
+    plan that does not fit as a whole is begun all the same, and ends with groups left over.
     """
 
     until: float | None = None
+    ends_at: float | None = None
     in_parts: bool = False
     wave_seconds: float = WAVE_SECONDS
     watcher: Watcher | None = None
 
+    def within(self, seconds: float, now: float) -> Pacing:
+        """Return the same with so many seconds from now on; a part of them is kept for verifying and committing."""
+        return replace(self, until=now + usable_seconds(seconds), ends_at=now + seconds)
+
+    def patience_seconds(self, wanted: float, now: float) -> float:
+        """Return how long a commit may go on losing races: as long as wanted, but not to the end of the process."""
+        return wanted if self.ends_at is None else max(min(wanted, (self.ends_at - now) / 2), 0.0)
+
     @property
     def looks_up(self) -> bool:
         return self.until is not None or self.watcher is not None
+
+
+AT_ONCE = Pacing()
+"""Without a look up."""
 
 
 @dataclass
@@ -85,7 +99,7 @@ def rewrite_paced(
     """Rewrite groups in waves while they fit into the time, all at once where nobody looks up.
 
     A run in parts also keeps to `max_in_process_bytes` for all of its waves. Where nothing fits, not even the first
-    group, all are `left`. What is done is in `paced` also when the watcher raises: its files are the caller's to delete.
+    group, all are `left`. What is done is in `paced` also when the watcher raises: its files are the caller's.
     """
     if not pacing.looks_up:
         paced.results, paced.failed = rewrite_groups(engine, groups, policy, progress)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from regelate.core.placement import Placement, estimate_dollars, place
+from dataclasses import replace
+
+from regelate.core.placement import Placement, PlacementReason, estimate_dollars, place
 from regelate.core.plan import CompactionPlan, plan_compaction
 from regelate.core.policy import CompactionPolicy, PlacementPolicy
 from regelate.core.prediction import achieved_ratio
 from regelate.core.table import TableSnapshot
+from regelate.core.waves import next_wave, usable_seconds
 from regelate.errors import Conflict, InvalidRequest, RegelateError, ResourceExhausted
+from regelate.operations.compaction import CompactOutcome, Status
+from regelate.operations.pacing import Stop
 from regelate.ports import RewriteEngine, TableReader
 
 
@@ -19,14 +24,20 @@ def plan_table(
     *,
     plan_id: str | None,
     dry_run: bool,
+    through: int | None = None,
+    in_parts: bool = False,
 ) -> tuple[TableSnapshot, CompactionPlan]:
     """Read a table, at the snapshot that `plan_id` pins if given, and plan its rewrite.
 
     A table without a history of rewrites is probed, but not for a dry run, which writes nothing anywhere, nor where
-    the plan is too much for this process anyway: then no data file is opened.
+    the plan is too much for this process anyway: then no data file is opened. Files that are younger than the sequence
+    number `through` are left alone.
     Errors: Conflict PLAN_CHANGED.
     """
     snapshot = reader.read(policy, snapshot_id=None if plan_id is None else planned(plan_id)[0])
+    if through is not None:
+        old = tuple(t for t in snapshot.candidates if t.data_file.sequence_number <= through)
+        snapshot = replace(snapshot, candidates=old)
     ratio = achieved_ratio(s for s in snapshot.snapshots if s.sequence_number <= snapshot.sequence_number)
     plan = plan_compaction(snapshot, policy, size_ratio=ratio)
     if plan_id is not None and plan.plan_id != plan_id:
@@ -34,7 +45,7 @@ def plan_table(
             "PLAN_CHANGED", f"the plan at this snapshot is now {plan.plan_id}, not {plan_id}", retryable=False
         )
     split = [g for g in plan.groups if g.expected_output_files > 1]
-    if ratio is not None or not split or dry_run or place(plan, placement).engine is None:
+    if ratio is not None or not split or dry_run or (place(plan, placement).engine is None and not in_parts):
         return snapshot, plan
     try:
         measured = engine.achieved_ratio(max(split, key=lambda g: g.size_bytes), policy)
@@ -44,13 +55,16 @@ def plan_table(
     return snapshot, probed if plan_id in (None, probed.plan_id) else plan
 
 
-def check_placement(plan: CompactionPlan, policy: PlacementPolicy, max_cost_dollars: float | None) -> Placement:
-    """Refuse, before any work, what is too large for this process or dearer than the caller allows.
+def check_placement(
+    plan: CompactionPlan, policy: PlacementPolicy, max_cost_dollars: float | None, *, refuses: bool = True
+) -> Placement:
+    """Refuse, before any work, what is dearer than the caller allows, and what is too large for this process.
 
+    The latter not where `refuses` is false: a run in parts begins what fits, and a job may take the whole.
     Errors: ResourceExhausted TOO_LARGE or TOO_LONG; InvalidRequest COST_LIMIT_EXCEEDED (422).
     """
     placement = place(plan, policy)
-    if placement.engine is None:
+    if placement.engine is None and refuses:
         raise ResourceExhausted(
             placement.reason.value, placement.advice, plan_id=plan.plan_id, bytes=plan.size_bytes, files=plan.files
         )
@@ -63,6 +77,43 @@ def check_placement(plan: CompactionPlan, policy: PlacementPolicy, max_cost_doll
             estimated_dollars=round(cost, 6),
         )
     return placement
+
+
+def delegated(plan: CompactionPlan, placement: Placement, worker: PlacementPolicy) -> CompactOutcome:
+    """Return the outcome of a plan that is left to a job, and why.
+
+    Errors: ResourceExhausted TOO_LARGE or TOO_LONG, where no group of it would fit into the worker either.
+    """
+    seconds = usable_seconds(worker.max_in_process_seconds)
+    if not next_wave(
+        plan.groups,
+        threads=worker.threads,
+        wave_seconds=seconds,
+        seconds_left=seconds,
+        bytes_left=worker.max_in_process_bytes,
+    ):
+        raise nothing_fits(plan, worker)
+    return CompactOutcome(status=Status.DELEGATED, reason=placement.reason.value, compacted=False, plan=plan)
+
+
+def stopped_before_commit(plan: CompactionPlan, why: Stop) -> CompactOutcome:
+    """Return the outcome of a run that was stopped, and of which nothing is in the table."""
+    status = Status.CANCELLED if why is Stop.CANCELLED else Status.PARTIAL
+    return CompactOutcome(status=status, reason=why.value, compacted=False, plan=plan, stopped=why)
+
+
+def nothing_fits(plan: CompactionPlan, policy: PlacementPolicy) -> ResourceExhausted:
+    """Make the error of a run in parts that could begin no group at all: to send it again would not help."""
+    least = min(plan.groups, key=lambda g: g.size_bytes)
+    if least.size_bytes > policy.max_in_process_bytes:
+        reason, limit = PlacementReason.TOO_LARGE, f"{policy.max_in_process_bytes:,} bytes that this process takes"
+    else:
+        reason, limit = PlacementReason.TOO_LONG, "time that is left"
+    message = (
+        f"the smallest group has {len(least.tasks)} files and {least.size_bytes:,} bytes, too much for the {limit}; "
+        "nothing was written: give it more time, or send it with async"
+    )
+    return ResourceExhausted(reason.value, message, plan_id=plan.plan_id, bytes=least.size_bytes)
 
 
 def planned(plan_id: str) -> tuple[int, int | None]:

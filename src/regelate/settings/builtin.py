@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 _CLAIMS: Mapping[str, Any] = {
+    "jobs": {
+        "store": "${REGELATE_JOBS_STORE:-none}",
+        "table": "${REGELATE_JOBS_TABLE:-}",
+        "queue_url": "${REGELATE_JOBS_QUEUE:-}",
+    },
     "auth": "${REGELATE_AUTH:-claims}",
     "results": {"location": "${REGELATE_RESULTS:-}"},
     "default_catalog": "glue",
@@ -21,6 +26,7 @@ _CLAIMS: Mapping[str, Any] = {
 ENVIRONMENTS: Mapping[str, Mapping[str, Any]] = {
     "development": {
         "iceberg": {"compaction": {"min_files_to_compact": 3, "opportunistic_check_interval": 5}},
+        "jobs": {"store": "sqlite", "path": "${REGELATE_HOME}/jobs.db"},
         "auth": "none",
         "tenants": "*",
         "default_catalog": "local",

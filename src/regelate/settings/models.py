@@ -162,6 +162,25 @@ class StorageSettings(Section):
         return int(free_bytes * _SHARE_OF_DISK) if self.fetch_ahead_mb is None else self.fetch_ahead_mb * MB
 
 
+class JobSettings(Section):
+    """Where jobs are kept (`none`: there are none), and how they are worked on."""
+
+    store: Literal["none", "sqlite", "dynamodb"] = "none"
+    path: str | None = None
+    table: str | None = None
+    queue_url: str | None = None
+    workers: Annotated[int, Field(ge=0, le=16)] = 1
+    max_attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    lease_seconds: Annotated[float, Field(ge=5, le=900)] = 60.0
+    seconds_between_looks: Annotated[float, Field(ge=0, le=300)] = 5.0
+    retention_hours: Annotated[float, Field(gt=0, le=8_760)] = 168.0
+
+    def missing(self) -> Iterator[str]:
+        """Yield the keys that the chosen store needs and that are not set."""
+        needed = {"none": (), "sqlite": ("path",), "dynamodb": ("table", "queue_url")}[self.store]
+        yield from (name for name in needed if not getattr(self, name))
+
+
 class Configuration(Section):
     """What `defaults` and an overlay of config.json make together."""
 
@@ -176,6 +195,7 @@ class Configuration(Section):
     retention: RetentionSettings = RetentionSettings()
     sweep: SweepSettings = SweepSettings()
     storage: StorageSettings = StorageSettings()
+    jobs: JobSettings = JobSettings()
     engines: Annotated[tuple[Literal["duckdb"], ...], Field(min_length=1, max_length=1)] = ("duckdb",)
 
 

@@ -7,11 +7,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from regelate.entrypoints.actions import Service
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
 from regelate.entrypoints.cli.faults import FAILED, Failed, exit_code, usage
 from regelate.entrypoints.cli.rows import opened
+from regelate.entrypoints.service import Service
 from regelate.report import frames
 from regelate.report.frames import count_text, plural, seconds_text, size_text
 
@@ -244,7 +244,7 @@ def serve(args: argparse.Namespace) -> int:
         print(told, flush=True)
 
     try:
-        serve_http(args.host, args.port, cast(Service, application), on_ready=ready)
+        serve_http(args.host, args.port, cast(Service, application), on_ready=ready, jobs=application)
     except OSError as fault:
         what = f"cannot listen on {args.host} port {args.port}: {fault.strerror or fault}"
         raise Failed(what, "choose another --port or --host; --port 0 takes a free one", FAILED) from None

@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from regelate.entrypoints.actions import Caller, Payload, Provider, Service, answer, new_request_id
+from regelate.entrypoints.actions import Caller, Payload, answer, new_request_id
 from regelate.entrypoints.cli.faults import refused
 from regelate.entrypoints.log import logger
 from regelate.entrypoints.requests import AnyRequest, parse_request
+from regelate.entrypoints.service import Provider, Service
 from regelate.tenancy import DEFAULT_NAMESPACE, Address
 
 if TYPE_CHECKING:

@@ -1,0 +1,200 @@
+"""Jobs and leases in one DynamoDB table, by conditional writes.
+
+| pk | holds |
+| --- | --- |
+| `job#<id>` | one job: `body` (its JSON), `version`, and `expires`, the table's TTL attribute |
+| `table#<catalog>/<ident>` | `job_id` of the table's live job, and its lease: `holder`, `fence`, `until_ms` |
+
+DynamoDB compares nothing with a clock of its own, and the clocks of workers differ. So its time is taken from the
+`Date` of its answers, to the second, and a lease is longer than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from regelate.adapters.jobstore.record_json import from_json, to_json
+from regelate.core.job import JobRecord
+from regelate.errors import Unavailable
+from regelate.ports_jobs import Lease
+
+CLIENT = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "max_attempts": 4})
+TRIES = 8
+Item = Mapping[str, Any]
+
+
+class DynamoJobs:
+    """Implements JobStore. `client` is for tests; region, endpoint and credentials are boto3's own, by environment."""
+
+    def __init__(self, table: str, *, retention_seconds: float, client: Any = None) -> None:
+        self._table = table
+        self._retention_seconds = retention_seconds
+        self._client = boto3.client("dynamodb", config=CLIENT) if client is None else client
+
+    def now_ms(self) -> int:
+        return self._read("clock")[1]
+
+    def add(self, record: JobRecord) -> JobRecord:
+        """Store the job first and then name it as the table's: one that is named exists, or did."""
+        for _ in range(TRIES):
+            known = self.get(record.job_id)
+            if known is not None:
+                return known
+            item, _now = self._read(_lock_key(record.lock))
+            named = item.get("job_id", {}).get("S")
+            holding = None if named is None else self.get(named)
+            if holding is not None and not holding.state.is_final:
+                return holding
+            if not self._put(record, "attribute_not_exists(pk)"):
+                continue
+            free = "attribute_not_exists(job_id)" if named is None else "job_id = :before"
+            before = {} if named is None else {":before": {"S": named}}
+            if self._update(_lock_key(record.lock), "SET job_id = :id", free, {":id": {"S": record.job_id}, **before}):
+                return record
+            with _faults():  # another job was faster; this one was never announced
+                self._client.delete_item(TableName=self._table, Key=_key(_job_key(record.job_id)))
+        raise Unavailable("JOBS_UNAVAILABLE", f"{TRIES} others were faster to submit a job for {record.ident}")
+
+    def get(self, job_id: str) -> JobRecord | None:
+        item, _ = self._read(_job_key(job_id))
+        return from_json(item["body"]["S"]) if item else None
+
+    def live(self, lock: str) -> JobRecord | None:
+        item, _ = self._read(_lock_key(lock))
+        found = self.get(item["job_id"]["S"]) if "job_id" in item else None
+        return None if found is None or found.state.is_final else found
+
+    def save(self, before: JobRecord, after: JobRecord) -> bool:
+        return self._put(after, "version = :before", {":before": {"N": str(before.version)}})
+
+    def acquire(self, lock: str, holder: str, seconds: float) -> Lease | None:
+        item, now_ms = self._read(_lock_key(lock))
+        if int(item.get("until_ms", {"N": "0"})["N"]) > now_ms:
+            return None
+        seen = int(item.get("fence", {"N": "0"})["N"])
+        same = "fence = :seen" if "fence" in item else "attribute_not_exists(fence)"
+        taken = self._update(
+            _lock_key(lock),
+            "SET holder = :holder, fence = :fence, until_ms = :until",
+            same,
+            {
+                ":holder": {"S": holder},
+                ":fence": {"N": str(seen + 1)},
+                ":until": {"N": str(now_ms + int(seconds * 1000))},
+                **({":seen": {"N": str(seen)}} if "fence" in item else {}),
+            },
+        )
+        return Lease(lock=lock, holder=holder, fence=seen + 1) if taken else None
+
+    def held(self, lock: str) -> bool:
+        item, now_ms = self._read(_lock_key(lock))
+        return int(item.get("until_ms", {"N": "0"})["N"]) > now_ms
+
+    def renew(self, lease: Lease, seconds: float) -> bool:
+        return self._until(lease, self.now_ms() + int(seconds * 1000))
+
+    def release(self, lease: Lease) -> None:
+        self._until(lease, 0)
+
+    def due(self, limit: int) -> tuple[str, ...]:
+        """The queue names them."""
+        return ()
+
+    def recent(self, limit: int) -> tuple[JobRecord, ...]:
+        """Scan the table, which its TTL keeps small; for a person at a command line, not for a function."""
+        found: list[JobRecord] = []
+        with _faults():
+            pages = self._client.get_paginator("scan").paginate(
+                TableName=self._table,
+                FilterExpression="begins_with(pk, :job)",
+                ExpressionAttributeValues={":job": {"S": _job_key("")}},
+            )
+            for page in pages:
+                found += [from_json(item["body"]["S"]) for item in page["Items"]]
+        return tuple(sorted(found, key=lambda r: (-r.created_ms, r.job_id))[:limit])
+
+    def _until(self, lease: Lease, until_ms: int) -> bool:
+        return self._update(
+            _lock_key(lease.lock),
+            "SET until_ms = :until",
+            "fence = :fence AND holder = :holder",
+            {
+                ":until": {"N": str(until_ms)},
+                ":fence": {"N": str(lease.fence)},
+                ":holder": {"S": lease.holder},
+            },
+        )
+
+    def _read(self, key: str) -> tuple[Item, int]:
+        """Return an item, empty where there is none, and the store's time in milliseconds."""
+        with _faults():
+            found = self._client.get_item(TableName=self._table, Key=_key(key), ConsistentRead=True)
+        date = found["ResponseMetadata"]["HTTPHeaders"]["date"]
+        return found.get("Item", {}), int(parsedate_to_datetime(date).timestamp() * 1000)
+
+    def _put(self, record: JobRecord, condition: str, values: Item | None = None) -> bool:
+        expires = record.updated_ms // 1000 + int(self._retention_seconds)
+        item = {
+            **_key(_job_key(record.job_id)),
+            "body": {"S": to_json(record)},
+            "version": {"N": str(record.version)},
+            "expires": {"N": str(expires)},
+        }
+        more = {} if values is None else {"ExpressionAttributeValues": values}
+        with _faults():
+            return _held(
+                lambda: self._client.put_item(TableName=self._table, Item=item, ConditionExpression=condition, **more)
+            )
+
+    def _update(self, key: str, update: str, condition: str, values: Item) -> bool:
+        with _faults():
+            return _held(
+                lambda: self._client.update_item(
+                    TableName=self._table,
+                    Key=_key(key),
+                    UpdateExpression=update,
+                    ConditionExpression=condition,
+                    ExpressionAttributeValues=values,
+                )
+            )
+
+
+def _key(key: str) -> dict[str, Any]:
+    return {"pk": {"S": key}}
+
+
+def _job_key(job_id: str) -> str:
+    return f"job#{job_id}"
+
+
+def _lock_key(lock: str) -> str:
+    return f"table#{lock}"
+
+
+def _held(write: Callable[[], object]) -> bool:
+    """Write, and say whether the condition held."""
+    try:
+        write()
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+            raise
+        return False
+    return True
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        raise Unavailable("JOBS_UNAVAILABLE", f"the job store refused: {code}") from error
+    except BotoCoreError as error:
+        raise Unavailable("JOBS_UNAVAILABLE", f"the job store did not answer: {type(error).__name__}") from error

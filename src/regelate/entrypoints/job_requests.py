@@ -1,0 +1,39 @@
+"""The requests about jobs, and the one that submits many."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from regelate.entrypoints.fields import Identifier
+from regelate.entrypoints.request_base import Request
+
+
+class JobRequest(Request):
+    """`job_id` as an answer with status 202 named it."""
+
+    tenant_id: str
+    job_id: Identifier
+
+
+class JobStatus(JobRequest):
+    operation: Literal["JOB_STATUS"]
+
+
+class JobCancel(JobRequest):
+    """What is committed stays; a job at work stops at its next group."""
+
+    operation: Literal["JOB_CANCEL"]
+
+
+class Sweep(Request):
+    """Every table of the tenant, or of one namespace. What is unset comes from config.json."""
+
+    operation: Literal["SWEEP"]
+    tenant_id: str
+    catalog: str | None = None
+    namespace: str | None = None
+    max_tables: int | None = Field(default=None, ge=1)
+    time_budget_seconds: float | None = Field(default=None, gt=0)
+    dry_run: bool = False

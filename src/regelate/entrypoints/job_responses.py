@@ -1,0 +1,91 @@
+"""The answers about jobs, and of the sweep that submits many."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from regelate.entrypoints.response_base import Answer, ErrorDetail, Shape
+
+
+class JobProgress(Shape):
+    """File groups rewritten, by all parts so far, and those that are known of."""
+
+    groups_done: int
+    groups_all: int
+
+
+class JobTotalsAnswer(Shape):
+    """What all parts did together; one snapshot for each part that committed."""
+
+    files_compacted: int
+    files_added: int
+    bytes_saved: int
+    rows: int
+    snapshot_ids: list[int]
+
+
+class JobAnswer(Answer):
+    """`result` is COMPACT's answer of the last part that ended; `error` the fault that ended the job, or the last try.
+
+    A job is cut into parts by the time that its worker has; `attempts` counts the starts of the present one.
+    """
+
+    job_id: str
+    state: Literal["QUEUED", "RUNNING", "CANCELLING", "SUCCEEDED", "FAILED", "CANCELLED"]
+    operation: Literal["COMPACT"]
+    table: str
+    catalog: str
+    origin: Literal["REQUEST", "TOO_LONG", "WRITE", "SWEEP"]
+    progress: JobProgress
+    part: int
+    attempts: int
+    created_at: str
+    updated_at: str
+    totals: JobTotalsAnswer
+    result: dict[str, Any] | None
+    error: ErrorDetail | None
+
+
+class ErrorOfTable(Shape):
+    code: str
+    message: str
+
+
+class SweptRun(Shape):
+    """What became of one ledger entry; `reason` is one of those in docs/api.md."""
+
+    run: str
+    reason: str
+    files_deleted: int
+    bytes_freed: int
+
+
+class SweptExpiry(Shape):
+    """`finished`: earlier expiries whose grace was over and whose files are deleted now; `waiting`: not yet."""
+
+    finished: int
+    waiting: int
+    files_deleted: int
+    bytes_freed: int
+
+
+class SweptTable(Shape):
+    """A table that has something to say; `error` is what stopped the sweep there, the other tables went on."""
+
+    table: str
+    runs: list[SweptRun]
+    expiry: SweptExpiry
+    error: ErrorOfTable | None
+
+
+class SweepAnswer(Answer):
+    """`backlog`: tables that the budgets left to the next sweep. On a dry run, what would be deleted."""
+
+    dry_run: bool
+    tables_swept: int
+    files_deleted: int
+    bytes_freed: int
+    errors: int
+    backlog: int
+    backlog_tables: list[str]
+    tables: list[SweptTable]

@@ -1,0 +1,205 @@
+"""Jobs: submit, look, cancel, and run the present part of one.
+
+A message says which part of which job; the record says what is true. So a message may come twice, late or out of order:
+what it asks for is done already, or is done now, and each part lands in the table once (row 40).
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from regelate.core.job import MAX_PARTS, NOTHING_DONE, JobRecord, JobState, JobTotals, retry_seconds
+from regelate.errors import Conflict, NotFound, RegelateError
+from regelate.operations.leasing import Held, kept
+from regelate.operations.pacing import Stop, Watcher
+from regelate.ports_jobs import JobQueue, JobStore
+
+MAX_CHANGES = 50
+"""Tries to store a change before somebody else does; a worker and one who cancels are all there are."""
+TRIED_AGAIN = ("COMMIT_STATE_UNKNOWN", "INTERNAL_ERROR")
+"""Not retryable for a caller, but here: the same run id finds what landed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTools:
+    """`lease_seconds`: after so long without a sign a worker is taken for dead."""
+
+    store: JobStore
+    queue: JobQueue
+    lease_seconds: float
+    max_attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartDone:
+    """What one part came to: its answer in JSON, and the token of the next part where groups are left over."""
+
+    answer: str
+    did: JobTotals = NOTHING_DONE
+    token: str | None = None
+    stopped: Stop | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Later:
+    """The message must come again after so many seconds."""
+
+    seconds: float
+
+
+Work = Callable[[JobRecord, Watcher], PartDone]
+
+
+def submit(tools: JobTools, record: JobRecord) -> JobRecord:
+    """Store and announce a job; return it, or the one that its table has already.
+
+    A queued one is announced again: whoever submitted it may have died before it could. The queue, or the record, knows
+    a message that comes twice.
+    """
+    held = tools.store.add(record)
+    if held.state is JobState.QUEUED:
+        tools.queue.send(held)
+    return held
+
+
+def changed(store: JobStore, job_id: str, how: Callable[[JobRecord], JobRecord]) -> JobRecord:
+    """Store what `how` makes of a job, and make it again where somebody was faster; return the job as it is then.
+
+    Errors: NotFound JOB_NOT_FOUND; what `how` raises.
+    """
+    for _ in range(MAX_CHANGES):
+        before = store.get(job_id)
+        if before is None:
+            raise NotFound("JOB_NOT_FOUND", "there is no such job, or it ended long ago", job_id=job_id)
+        after = how(before)
+        if after is before or store.save(before, after):
+            return after
+    raise Conflict("JOB_STATE", f"{job_id} was changed {MAX_CHANGES} times meanwhile; try again")
+
+
+def cancel(tools: JobTools, job_id: str) -> JobRecord:
+    """Cancel a job: at once where it waits, between two groups where it runs. What is committed stays.
+
+    Errors: NotFound JOB_NOT_FOUND, Conflict JOB_FINISHED.
+    """
+    return changed(tools.store, job_id, lambda record: record.cancel_asked(tools.store.now_ms()))
+
+
+def run_part(
+    tools: JobTools, job_id: str, part: int, work: Work, *, stopping: Callable[[], bool] = lambda: False
+) -> Later | None:
+    """Run one part of a job, if it is still to be run; return when the message must come again, or None.
+
+    Whatever an error says is stored with the job. Anything else that `work` raises is a bug: the job fails, and the
+    exception goes on to the log.
+    """
+    record = tools.store.get(job_id)
+    if record is None or record.state.is_final:
+        return None
+    if part < record.part:
+        if record.state is JobState.QUEUED:  # whoever ran the part before may have died before it could say so
+            tools.queue.send(record)
+        return None
+    early = (record.not_before_ms - tools.store.now_ms()) / 1000
+    if early > 0:
+        return Later(seconds=early)
+    lease = tools.store.acquire(record.lock, f"{job_id}-{uuid.uuid4().hex}", tools.lease_seconds)
+    if lease is None:
+        return Later(seconds=tools.lease_seconds)
+    with kept(tools.store, lease, tools.lease_seconds) as held:
+        return _Part(tools, job_id, held, stopping).run(work)
+
+
+class _Part:
+    """One part under a lease. Implements Watcher."""
+
+    def __init__(self, tools: JobTools, job_id: str, held: Held, stopping: Callable[[], bool]) -> None:
+        self._tools = tools
+        self._job_id = job_id
+        self._held = held
+        self._stopping = stopping
+
+    def run(self, work: Work) -> Later | None:
+        record = changed(self._tools.store, self._job_id, self._started)
+        if record.state is not JobState.RUNNING:
+            return None
+        try:
+            done = work(record, self)
+            self._held.check()
+        except RegelateError as error:
+            return self._faulted(error)
+        except BaseException as error:
+            fault = RegelateError("INTERNAL_ERROR", f"{type(error).__name__}; the log has more")
+            self._faulted(fault)
+            raise
+        after = self._change(lambda r: self._ended(r, done))
+        if after.state is JobState.QUEUED:
+            self._tools.queue.send(after)
+        return None
+
+    def passed(self, done: int, total: int) -> Stop | None:
+        self._held.check()
+        record = self._change(lambda r: r.progressed(done, total, self._now()))
+        if record.state is JobState.CANCELLING:
+            return Stop.CANCELLED
+        return Stop.STOPPING if self._stopping() else None
+
+    def _started(self, record: JobRecord) -> JobRecord:
+        """Begin, or end at once what was cancelled, or has killed every worker that tried."""
+        if record.state.is_final:
+            return record
+        if record.state is JobState.CANCELLING:
+            return record.cancelled(self._now())
+        if record.attempts >= self._tools.max_attempts:
+            message = f"{record.attempts} workers died over part {record.part}: memory or time did not suffice"
+            return record.failed(_text(RegelateError("WORKER_LOST", message)), self._now())
+        if record.part > MAX_PARTS:
+            message = f"not at its end after {MAX_PARTS} parts: files come faster than they are merged"
+            return record.failed(_text(RegelateError("TOO_MANY_PARTS", message)), self._now())
+        return record.started(self._held.lease.fence, self._now())
+
+    def _ended(self, record: JobRecord, done: PartDone) -> JobRecord:
+        now = self._now()
+        if done.stopped is Stop.CANCELLED:
+            return record.cancelled(now)
+        if done.token is not None and record.state is JobState.CANCELLING:
+            return record.cancelled(now, done.did)
+        if done.token is not None:
+            return record.continued(done.token, done.did, done.answer, now)
+        if done.stopped is Stop.STOPPING and record.state is JobState.RUNNING:
+            return record.put_back(now)
+        return record.succeeded(done.did, done.answer, now)
+
+    def _faulted(self, error: RegelateError) -> Later | None:
+        if error.code == "LEASE_LOST":
+            return Later(seconds=self._tools.lease_seconds)
+        again = (error.retryable or error.code in TRIED_AGAIN) and not self._held.lost.is_set()
+
+        def how(record: JobRecord) -> JobRecord:
+            if again and record.state is JobState.RUNNING and record.attempts < self._tools.max_attempts:
+                return record.retried(_text(error), self._now())
+            return record.failed(_text(error), self._now())
+
+        after = self._change(how)
+        return Later(seconds=retry_seconds(after.attempts)) if after.state is JobState.QUEUED else None
+
+    def _change(self, how: Callable[[JobRecord], JobRecord]) -> JobRecord:
+        """Store a change as the worker that holds the lease; one that lost it changes nothing any more."""
+
+        def fenced(record: JobRecord) -> JobRecord:
+            if record.fence != self._held.lease.fence:
+                self._held.lost.set()
+                self._held.check()
+            return how(record)
+
+        return changed(self._tools.store, self._job_id, fenced)
+
+    def _now(self) -> int:
+        return self._tools.store.now_ms()
+
+
+def _text(error: RegelateError) -> str:
+    return json.dumps(error.as_error(), default=str)

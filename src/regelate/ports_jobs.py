@@ -1,0 +1,54 @@
+"""What jobs need of the outside: a place that remembers them, one worker per table, and a way to the next worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from regelate.core.job import JobRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to work on one table for a while. `fence` is higher than that of every lease of the table before.
+
+    Whoever stores something under a lease compares the fence, so that a worker that was taken for dead, and was not,
+    changes nothing any more.
+    """
+
+    lock: str
+    holder: str
+    fence: int
+
+
+class JobStore(Protocol):
+    """Remembers jobs and leases. Times are the store's own: workers' clocks may differ.
+
+    `add` stores a new job unless one with its id is known, or the table has a live one: the job that holds is returned.
+    `save` stores a change unless somebody changed the record since `before` was read; it then returns false. `live` is
+    the table's job that is not at its end. `acquire` returns None while somebody else holds an unexpired lease; `renew`
+    returns false where it is lost. `due` are the jobs that a worker of this process may begin now: queued ones, and
+    those whose worker died. Stores with a queue beside them name none.
+    """
+
+    def now_ms(self) -> int: ...
+    def add(self, record: JobRecord) -> JobRecord: ...
+    def get(self, job_id: str) -> JobRecord | None: ...
+    def live(self, lock: str) -> JobRecord | None: ...
+    def save(self, before: JobRecord, after: JobRecord) -> bool: ...
+    def acquire(self, lock: str, holder: str, seconds: float) -> Lease | None: ...
+    def held(self, lock: str) -> bool: ...
+    def renew(self, lease: Lease, seconds: float) -> bool: ...
+    def release(self, lease: Lease) -> None: ...
+    def due(self, limit: int) -> tuple[str, ...]: ...
+    def recent(self, limit: int) -> tuple[JobRecord, ...]: ...
+
+
+class JobQueue(Protocol):
+    """Tells a worker of a job's present part, at least once, and one after the other for each table.
+
+    `postpone` makes an unserved message come again after so many seconds; `receipt` is the queue's word for it.
+    """
+
+    def send(self, record: JobRecord) -> None: ...
+    def postpone(self, receipt: str, seconds: float) -> None: ...
