@@ -49,6 +49,7 @@ MADE_BY_EXPRESSION: Mapping[tuple[str, str], set[str]] = {
     ("operations/planning.py", "placement.reason.value"): {
         reason.value for reason in PlacementReason if reason is not PlacementReason.IN_PROCESS
     },
+    ("operations/planning.py", "reason.value"): {PlacementReason.TOO_LARGE.value, PlacementReason.TOO_LONG.value},
 }
 """Codes that are no literal where the error is made; a new such place must be entered here."""
 OF_ITS_FAULT = "code"

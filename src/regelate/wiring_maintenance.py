@@ -55,7 +55,13 @@ class Maintenance:
         def catalog(self, name: str | None = None) -> Any: ...
         def _session(self, address: Address) -> AbstractContextManager[TableSession]: ...
         def compact(
-            self, address: Address, options: Mapping[str, Any], *, request_id: str, idempotency_key: str | None
+            self,
+            address: Address,
+            options: Mapping[str, Any],
+            *,
+            request_id: str,
+            idempotency_key: str | None,
+            may_delegate: bool = True,
         ) -> Fields: ...
 
     def expire_snapshots(
@@ -144,7 +150,9 @@ class Maintenance:
         expiry = {name: options.get(name) for name in ("retention_hours", "min_snapshots_to_keep", "grace_hours")}
         age = options.get("older_than_hours")
         return {
-            "compact": lambda: self.compact(address, compaction, request_id="", idempotency_key=None),
+            "compact": lambda: self.compact(
+                address, compaction, request_id="", idempotency_key=None, may_delegate=False
+            ),
             "dangling_deletes": lambda: self._remove_dangling_deletes(address, dry_run=dry_run),
             "manifests": lambda: self.rewrite_manifests(address, dry_run=dry_run),
             "expire": lambda: self.expire_snapshots(address, **expiry, dry_run=dry_run),

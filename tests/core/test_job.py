@@ -159,5 +159,5 @@ def test_the_pause_before_another_try_doubles_up_to_a_quarter_of_an_hour() -> No
     ],
 )
 def test_a_record_that_could_be_wrong_cannot_be_built(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="."):
         replace(job(), **wrong)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from typing import Any, cast
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
 from regelate.entrypoints.cli.faults import FAILED, Failed, exit_code, usage
+from regelate.entrypoints.cli.jobs import submitted
 from regelate.entrypoints.cli.rows import opened
 from regelate.entrypoints.service import Service
 from regelate.report import frames
@@ -168,6 +169,9 @@ def compact(args: argparse.Namespace) -> int:
         "expire_snapshots": False if args.no_expire else None,
         "snapshot_retention_hours": args.retention_hours,
         "idempotency_key": args.idempotency_key,
+        "async": args.run_async or None,
+        "time_budget_seconds": args.time_budget_seconds,
+        "resume_token": args.resume_token,
     }
     door = Door(args)
     with screen.progress("planning") as shown:
@@ -178,6 +182,8 @@ def compact(args: argparse.Namespace) -> int:
         answer = door.ask("COMPACT", args.table, fields, progress=progress)
     if args.dry_run:
         return _planned(args, answer)
+    if answer["status"] == "DELEGATED":
+        return submitted(args, answer)
     if args.json:
         screen.put_json(answer)
     else:
@@ -197,7 +203,10 @@ def _compacted(args: argparse.Namespace, answer: Answer) -> None:
         screen.say(f"Compacted {table}{partly}: {_rewritten(stats)} in {took}.\n")
         screen.show(frames.compaction(stats))
         if stats["groups_deferred"]:
-            screen.say(f"\n{plural(stats['groups_deferred'], 'group')} left for another run by --max-files.")
+            why = "--resume-token takes them up" if "resume_token" in answer else "left out by --max-files"
+            screen.say(f"\n{plural(stats['groups_deferred'], 'group')} left for another run; {why}.")
+        if "resume_token" in answer:
+            screen.say(f"resume token {answer['resume_token']}")
         if stats["snapshots_expired"]:
             freed = size_text(stats["bytes_freed"])
             screen.say(f"\n{plural(stats['snapshots_expired'], 'snapshot')} expired, {freed} freed.")

@@ -41,8 +41,9 @@ class _Local:
         return done
 
     def compact(self, address: Address, options: Mapping[str, Any], **rest: Any) -> Mapping[str, object]:
+        """A plan that does not fit is refused with advice: at a command line perhaps nobody works on jobs."""
         known = {} if self._progress is None else {"progress": self._progress}
-        done: Mapping[str, object] = self._service.compact(address, options, **rest, **known)
+        done: Mapping[str, object] = self._service.compact(address, options, **rest, **known, may_delegate=False)
         return done
 
 

@@ -26,6 +26,8 @@ HINTS: Mapping[str, str] = {
     "COMMIT_STATE_UNKNOWN": "look at the table before you repeat it; repeating with --idempotency-key is safe",
     "COST_LIMIT_EXCEEDED": "narrow it with --partition or --max-files, or raise --max-cost",
     "DEMO_DATA_MISSING": "install it: pip install 'regelate[demo]'",
+    "JOB_NOT_FOUND": "`regelate jobs` lists those that there are",
+    "JOBS_DISABLED": "set jobs.store in config.json, or compact without --async",
     "GC_DISABLED": "the table says gc.enabled=false: its files belong to somebody else too",
     "CATALOG_UNAVAILABLE": "check that the catalog of config.json can be reached, then run the command again",
     "CATALOG_AUTH": "check the credentials of the catalog in config.json",
@@ -52,6 +54,9 @@ _RETRY = "run the same command again later"
 BUG = "please report it, with the output of the same command and --verbose"
 
 FLAGS: Mapping[str, str] = {
+    "async": "--async",
+    "job_id": "JOB_ID",
+    "resume_token": "--resume-token",
     "aggregates": "--aggregate",
     "as_of": "--as-of",
     "catalog": "--catalog",

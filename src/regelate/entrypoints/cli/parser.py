@@ -71,7 +71,8 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"regelate {__version__}")
     _add_global(parser, top=True)
     commands = parser.add_subparsers(dest="run", metavar="COMMAND", parser_class=Parser)
-    for add in (_tables, _rows, _health, _compaction, _expiry, _upkeep, _doors, _demo, _demo_spark, _pipeline, _report):
+    compaction = (_compaction, _jobs, _expiry, _upkeep)
+    for add in (_tables, _rows, _health, *compaction, _doors, _demo, _demo_spark, _pipeline, _report):
         add(commands)
     return parser
 
@@ -174,6 +175,11 @@ def _compaction(commands: Any) -> None:
     compact.add_argument("--no-expire", action="store_true", help="expire no snapshots afterwards")
     compact.add_argument("--retention-hours", type=reader(texts.hours), metavar="H", help="age of snapshots to expire")
     compact.add_argument("--idempotency-key", metavar="KEY", help="repeating the command with it compacts once")
+    compact.add_argument("--async", dest="run_async", action="store_true", help="leave it to a job, and say which")
+    compact.add_argument(
+        "--time-budget-seconds", type=reader(float), metavar="S", help="commit what is done by then, and begin no more"
+    )
+    compact.add_argument("--resume-token", metavar="TOKEN", help="take up what an earlier one left over in its time")
     plan = _command(commands, "plan", "show what compact would do, and change nothing")
     for parser in (compact, plan):
         _add_policy(parser)
@@ -190,6 +196,18 @@ def _add_policy(parser: Parser) -> None:
     _append(parser, "--sort", "ORDER", texts.sort_field, "'column [desc] [nulls last]' for --strategy sort")
     _append(parser, "--option", "K=V", texts.pair, "an option of Iceberg's, such as min-input-files=2")
     parser.add_argument("--max-cost", type=reader(float), metavar="DOLLARS", help="refuse a dearer run on Lambda")
+
+
+def _jobs(commands: Any) -> None:
+    jobs = _command(
+        commands,
+        "jobs",
+        "list jobs, look at one, cancel it, or work them off here",
+        table=False,
+        more="list (the newest first), status JOB_ID, cancel JOB_ID, or run: what is due, until nothing is.",
+    )
+    jobs.add_argument("what", nargs="?", choices=("list", "status", "cancel", "run"), default="list", metavar="WHAT")
+    jobs.add_argument("job_id", nargs="?", metavar="JOB_ID")
 
 
 def _expiry(commands: Any) -> None:

@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 
-from regelate.entrypoints.cli import commands, pipeline, reporting, sweeping, upkeep, writing
+from regelate.entrypoints.cli import commands, jobs, pipeline, reporting, sweeping, upkeep, writing
 from regelate.entrypoints.cli.door import voice
 from regelate.entrypoints.cli.faults import BUG, FAILED, INTERRUPTED, Failed, refused
 from regelate.entrypoints.cli.screen import put_json
@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, Command] = {
     "health": commands.health,
     "plan": commands.plan,
     "compact": commands.compact,
+    "jobs": jobs.jobs,
     "expire": upkeep.expire,
     "orphans": upkeep.orphans,
     "manifests": upkeep.manifests,

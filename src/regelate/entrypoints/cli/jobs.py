@@ -1,0 +1,82 @@
+"""`regelate jobs`: look at them, cancel one, and work them off here."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Mapping
+from typing import Any, cast
+
+from regelate.entrypoints.cli import screen
+from regelate.entrypoints.cli.door import Answer, Door
+from regelate.entrypoints.cli.faults import DONE, FAILED, exit_code, usage
+from regelate.report.frames import plural, size_text
+
+LISTED = 50
+
+
+def jobs(args: argparse.Namespace) -> int:
+    if args.what in ("status", "cancel"):
+        if args.job_id is None:
+            raise usage(
+                "JOB_ID", f"missing: which job? `regelate jobs {args.what} JOB_ID`", "`regelate jobs` lists them"
+            )
+        operation = "JOB_STATUS" if args.what == "status" else "JOB_CANCEL"
+        return _told(args, Door(args).ask(operation, (None, None), {"job_id": args.job_id}))
+    if args.job_id is not None:
+        raise usage("JOB_ID", f"`jobs {args.what}` takes none", f"regelate jobs status {args.job_id}")
+    return _run(args) if args.what == "run" else _list(args)
+
+
+def submitted(args: argparse.Namespace, answer: Answer) -> int:
+    """Say where a COMPACT went that a job does."""
+    if args.json:
+        screen.put_json(answer)
+    else:
+        at_it = answer["reason"] == "JOB_RUNNING"
+        screen.say(f"{'A job is at it already' if at_it else 'Submitted'}: {answer['job_id']}")
+        screen.say("`regelate serve` works it off if it is running, `regelate jobs run` does it here.", style="dim")
+    return exit_code(answer)
+
+
+def _told(args: argparse.Namespace, answer: Answer) -> int:
+    if args.json:
+        screen.put_json(answer)
+    else:
+        screen.say(_line(answer))
+        if answer["error"] is not None:
+            screen.say(f"  {answer['error']['code']}: {answer['error']['message']}")
+    return FAILED if answer["state"] == "FAILED" else exit_code(answer)
+
+
+def _list(args: argparse.Namespace) -> int:
+    found = [dict(job) for job in Door(args).application.recent_jobs(LISTED)]
+    if args.json:
+        screen.put_json({"jobs": found})
+    elif not found:
+        screen.say("No jobs.")
+    else:
+        for job in found:
+            screen.say(_line(job))
+    return DONE
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Run what is due, part by part, until nothing is."""
+    door, parts = Door(args), 0
+    door.application._jobs_or_refuse()
+    while door.application.run_due_job(stopping=threading.Event()):
+        parts += 1
+    if args.json:
+        screen.put_json({"parts_run": parts})
+    else:
+        screen.say(f"{plural(parts, 'part')} of jobs run; nothing is due." if parts else "No job is due.")
+    return DONE
+
+
+def _line(job: Mapping[str, Any]) -> str:
+    progress, totals = cast(dict[str, int], job["progress"]), job["totals"]
+    done = f"{progress['groups_done']:,} of {progress['groups_all']:,} groups" if progress["groups_all"] else "-"
+    saved = f"{plural(totals['files_compacted'], 'file')} became {totals['files_added']:,}"
+    what = f"{saved}, {size_text(totals['bytes_saved'])} saved" if totals["snapshot_ids"] else ""
+    return f"{job['job_id']}  {job['state']:<10}  {job['table']}  {done}  {what}".rstrip()

@@ -1,0 +1,262 @@
+"""Both job stores keep the same promises: SQLite in a file, DynamoDB and SQS on moto's server."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from moto.server import ThreadedMotoServer
+
+from regelate.adapters.jobstore.dynamodb import DynamoJobs
+from regelate.adapters.jobstore.record_json import from_json, to_json
+from regelate.adapters.jobstore.sqlite import SqliteJobs
+from regelate.adapters.jobstore.sqs import SqsQueue
+from regelate.core.job import JobRecord, JobState, JobTotals, Origin
+from regelate.errors import Unavailable
+
+Store = Any
+WEEK = 7 * 24 * 3600.0
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[Callable[[str], Any]]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+
+    def client(service: str) -> Any:
+        return boto3.client(
+            service,
+            region_name="us-east-1",
+            endpoint_url=f"http://{host}:{port}",
+            aws_access_key_id="testing",
+            aws_secret_access_key="testing",
+            config=Config(retries={"total_max_attempts": 1}),
+        )
+
+    yield client
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "dynamodb"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, aws: Callable[[str], Any]) -> Store:
+    if request.param == "sqlite":
+        return SqliteJobs(tmp_path / "jobs.db", retention_seconds=WEEK)
+    name = f"jobs-{abs(hash(tmp_path))}"
+    client = aws("dynamodb")
+    client.create_table(
+        TableName=name,
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    return DynamoJobs(name, retention_seconds=WEEK, client=client)
+
+
+def job(store: Store, job_id: str = "job-1", ident: str = "db.t") -> JobRecord:
+    now = store.now_ms()
+    return JobRecord(
+        job_id=job_id,
+        tenant_id="t",
+        catalog="local",
+        ident=ident,
+        table="t",
+        run_id="run",
+        options='{"force": true}',
+        origin=Origin.REQUEST,
+        created_ms=now,
+        updated_ms=now,
+    )
+
+
+def test_a_record_comes_back_as_it_was_stored(store: Store) -> None:
+    totals = JobTotals(files_compacted=3, snapshot_ids=(2**62, 5))
+    full = replace(job(store), totals=totals, resume_token="abc", error='{"code": "X"}', groups_all=8)
+    assert store.add(full) == full
+    assert store.get("job-1") == full
+    assert from_json(to_json(full)) == full
+    assert store.get("job-2") is None
+
+
+def test_a_table_has_one_live_job_and_a_second_one_meets_it(store: Store) -> None:
+    first = store.add(job(store))
+    assert store.add(job(store, "job-2")) == first
+    assert store.get("job-2") is None
+    assert store.live("local/db.t") == first
+    other = job(store, "job-3", ident="db.other")
+    assert store.add(other) == other
+    assert store.live("local/db.none") is None
+
+
+def test_the_same_job_submitted_again_is_met_even_when_it_has_ended(store: Store) -> None:
+    first = store.add(job(store))
+    ended = first.cancel_asked(store.now_ms())
+    assert store.save(first, ended)
+    assert store.live("local/db.t") is None
+    assert store.add(job(store)) == ended
+    following = store.add(job(store, "job-2"))
+    assert (following.job_id, store.live("local/db.t")) == ("job-2", following)
+
+
+def test_of_two_changes_to_one_version_only_the_first_is_stored(store: Store) -> None:
+    record = store.add(job(store))
+    first, second = record.started(1, 5), record.cancel_asked(5)
+    assert store.save(record, first)
+    assert not store.save(record, second)
+    assert store.get("job-1").state is JobState.RUNNING
+
+
+def test_of_many_at_once_one_job_is_made_and_all_meet_it(store: Store) -> None:
+    met: list[str] = []
+    threads = [
+        threading.Thread(target=lambda n=n: met.append(store.add(job(store, f"job-{n}")).job_id)) for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(met) == 8
+    assert set(met) == {store.live("local/db.t").job_id}
+
+
+def test_a_lease_has_one_holder_until_it_runs_out_and_every_next_one_a_higher_fence(store: Store) -> None:
+    first = store.acquire("local/db.t", "a", 60)
+    assert first.fence == 1
+    assert store.acquire("local/db.t", "b", 60) is None
+    assert store.held("local/db.t")
+    assert store.acquire("local/db.other", "b", 60).fence == 1
+    store.release(first)
+    assert not store.held("local/db.t")
+    second = store.acquire("local/db.t", "b", 0)  # has run out at once
+    third = store.acquire("local/db.t", "c", 60)
+    assert (second.fence, third.fence) == (2, 3)
+
+
+def test_whose_lease_was_taken_over_can_neither_renew_nor_release_it(store: Store) -> None:
+    late = store.acquire("local/db.t", "a", 0)
+    held = store.acquire("local/db.t", "b", 60)
+    assert not store.renew(late, 60)
+    store.release(late)
+    assert store.acquire("local/db.t", "c", 60) is None
+    assert store.renew(held, 60)
+
+
+def test_a_lease_that_ran_out_and_that_nobody_took_can_be_renewed(store: Store) -> None:
+    late = store.acquire("local/db.t", "a", 0)
+    assert store.renew(late, 60)
+    assert store.acquire("local/db.t", "b", 60) is None
+
+
+def test_of_many_at_once_one_gets_the_lease(store: Store) -> None:
+    got: list[object] = []
+    threads = [
+        threading.Thread(target=lambda n=n: got.append(store.acquire("local/db.t", f"w{n}", 60))) for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len([lease for lease in got if lease is not None]) == 1
+
+
+def test_the_newest_jobs_come_first(store: Store) -> None:
+    for number in range(3):
+        made = replace(job(store, f"job-{number}", ident=f"db.t{number}"), created_ms=number)
+        store.add(made)
+    assert [record.job_id for record in store.recent(2)] == ["job-2", "job-1"]
+
+
+def test_sqlite_names_what_waits_and_what_a_dead_worker_left_but_nothing_that_is_held_or_not_due(
+    tmp_path: Path,
+) -> None:
+    store = SqliteJobs(tmp_path / "jobs.db", retention_seconds=WEEK)
+    assert store.due(10) == ()
+    assert not (tmp_path / "jobs.db").exists()
+    now = store.now_ms()
+    waiting = store.add(job(store, "waiting", "db.a"))
+    held = store.add(job(store, "held", "db.b"))
+    dead = store.add(job(store, "dead", "db.c"))
+    store.add(replace(job(store, "later", "db.d"), not_before_ms=now + 3_600_000))
+    store.save(held, held.started(store.acquire(held.lock, "w", 60).fence, now))  # type: ignore[union-attr]
+    store.save(dead, dead.started(store.acquire(dead.lock, "w", 0).fence, now))  # type: ignore[union-attr]
+    assert set(store.due(10)) == {"waiting", "dead"}
+    store.save(waiting, waiting.cancel_asked(now))
+    assert store.due(10) == ("dead",)
+
+
+def test_sqlite_forgets_jobs_that_ended_longer_ago_than_they_are_kept(tmp_path: Path) -> None:
+    store = SqliteJobs(tmp_path / "jobs.db", retention_seconds=WEEK)
+    old = replace(job(store), updated_ms=store.now_ms() - int(WEEK * 1000) - 1)
+    ended = replace(old, state=JobState.CANCELLED)
+    store.add(ended)
+    store.add(replace(job(store, "live", "db.b"), updated_ms=old.updated_ms))
+    store.add(job(store, "new", "db.c"))
+    assert {record.job_id for record in store.recent(9)} == {"live", "new"}
+
+
+def test_a_file_that_is_no_database_is_a_fault_with_a_name(tmp_path: Path) -> None:
+    (tmp_path / "jobs.db").write_text("not a database, certainly not one" * 50)
+    with pytest.raises(Unavailable) as caught:
+        SqliteJobs(tmp_path / "jobs.db", retention_seconds=WEEK).get("job-1")
+    assert caught.value.code == "JOBS_UNAVAILABLE"
+
+
+def test_a_dynamodb_table_that_is_missing_is_a_fault_with_a_name(aws: Callable[[str], Any]) -> None:
+    with pytest.raises(Unavailable) as caught:
+        DynamoJobs("nowhere", retention_seconds=WEEK, client=aws("dynamodb")).get("job-1")
+    assert (caught.value.code, caught.value.retryable) == ("JOBS_UNAVAILABLE", True)
+
+
+def test_dynamodb_lets_its_ttl_remove_what_is_old(tmp_path: Path, aws: Callable[[str], Any]) -> None:
+    client, name = aws("dynamodb"), f"ttl-{abs(hash(tmp_path))}"
+    client.create_table(
+        TableName=name,
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    store = DynamoJobs(name, retention_seconds=WEEK, client=client)
+    record = store.add(job(store))
+    (item,) = [i for i in client.scan(TableName=name)["Items"] if i["pk"]["S"].startswith("job#")]
+    assert int(item["expires"]["N"]) == record.updated_ms // 1000 + int(WEEK)
+
+
+def test_a_message_that_is_sent_twice_arrives_once_and_a_table_has_one_at_a_time(aws: Callable[[str], Any]) -> None:
+    client = aws("sqs")
+    url = client.create_queue(QueueName="jobs.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    queue = SqsQueue(url, client=client)
+    record = JobRecord(
+        job_id="job-1",
+        tenant_id="t",
+        catalog="local",
+        ident="db.t",
+        table="t",
+        run_id="run",
+        options="{}",
+        origin=Origin.REQUEST,
+        created_ms=1,
+        updated_ms=1,
+    )
+    following = record.started(1, 2).continued("token", JobTotals(), "{}", 3)
+    for sent in (record, record, following):
+        queue.send(sent)
+    first = client.receive_message(QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["MessageGroupId"])["Messages"]
+    bodies = [json.loads(message["Body"]) for message in first]
+    assert bodies[0] == {"job_id": "job-1", "part": 1}
+    queue.postpone(first[0]["ReceiptHandle"], 0)
+    assert [body for body in bodies if body["part"] == 1] == [bodies[0]]
+
+
+def test_a_queue_that_is_missing_says_that_the_job_is_stored(aws: Callable[[str], Any], tmp_path: Path) -> None:
+    store = SqliteJobs(tmp_path / "jobs.db", retention_seconds=WEEK)
+    queue = SqsQueue("http://127.0.0.1:9/123456789012/none.fifo", client=aws("sqs"))
+    with pytest.raises(Unavailable) as caught:
+        queue.send(job(store))
+    assert caught.value.details["job_id"] == "job-1"

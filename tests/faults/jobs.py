@@ -1,0 +1,140 @@
+"""A table of eight partitions, an application whose clock only a rewrite moves, and its jobs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from regelate.adapters.clock import SystemClock
+from regelate.entrypoints.responses import check_answer
+from regelate.handler import make_handler
+from regelate.operations.compact import CompactionTools
+from regelate.settings import load_settings
+from regelate.wiring import Application
+from tests.entrypoints.fakes import LambdaContext
+from tests.faults.stack import LOCAL_CATALOG, Answer, Stack
+from tests.table_model import model_rows
+
+PARTITIONS = 8
+GROUP_SECONDS = 30.0
+JOBS = {"store": "sqlite", "path": "${REGELATE_HOME}/jobs.db", "seconds_between_looks": 0}
+
+
+class StandingClock(SystemClock):
+    """Its monotonic time stands still but while a group is rewritten."""
+
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+class _SlowEngine:
+    """Takes half a minute for each group; `after_group` is told how many it has rewritten."""
+
+    def __init__(self, engine: Any, application: SlowApplication) -> None:
+        self._engine = engine
+        self._application = application
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def rewrite(self, groups: Any, *arguments: Any, **options: Any) -> Any:
+        self._application.before_wave()
+        found = self._engine.rewrite(groups, *arguments, **options)
+        for _ in groups:
+            self._application.clock.seconds += GROUP_SECONDS
+            self._application.rewritten += 1
+            self._application.after_group(self._application.rewritten)
+        return found
+
+
+class SlowApplication(Application):
+    clock: StandingClock
+    rewritten = 0
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.clock = StandingClock()
+        self.before_wave: Callable[[], object] = lambda: None
+        self.after_group: Callable[[int], object] = lambda number: None
+
+    @contextmanager
+    def _tools(self, session: Any) -> Iterator[CompactionTools]:
+        with super()._tools(session) as tools:
+            yield replace(tools, engine=_SlowEngine(tools.engine, self), clock=self.clock)
+
+
+@dataclass(frozen=True)
+class TimedContext(LambdaContext):
+    seconds: float = 900.0
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int(self.seconds * 1000)
+
+
+class JobStack(Stack):
+    """A stack with jobs, over a table `t` whose eight partitions of three files are eight groups."""
+
+    application: SlowApplication
+
+    def __init__(self, folder: Path, **jobs: object) -> None:
+        self.folder = folder / "lake"
+        self.folder.mkdir(parents=True)
+        config = folder / "config.json"
+        section = {"auth": "none", "tenants": "*", "catalogs": {"local": LOCAL_CATALOG}, "jobs": {**JOBS, **jobs}}
+        config.write_text(json.dumps({"environments": {"development": section}}))
+        self.environ = {"REGELATE_CONFIG": str(config), "REGELATE_HOME": str(self.folder)}
+        self.application = SlowApplication(load_settings(self.environ))
+        self._handler = make_handler(lambda: self.application)
+        self.create("t", {"id": "long!", "p": "string"}, partition_spec=[{"source": "p", "transform": "identity"}])
+        for number in range(3):
+            self.ok("WRITE", "t", records=[{"id": 10 * number + i, "p": f"p{i}"} for i in range(PARTITIONS)])
+        self.expected = self.rows_now()
+
+    def rows_now(self) -> list[str]:
+        return model_rows(self.table("default.t"))
+
+    def invoke_within(self, seconds: float, request: Mapping[str, object]) -> Answer:
+        """Send one request as a direct invoke of a function that has so many seconds left."""
+        return self._handler(dict(request), TimedContext(seconds=seconds))  # type: ignore[arg-type]
+
+    def submit(self, table: str = "t", **fields: object) -> str:
+        """Submit a job for a table and return its id."""
+        status, answer = self.post(
+            {"operation": "COMPACT", "tenant_id": "default", "table": table, "async": True, **fields}
+        )
+        assert status == 202, answer
+        check_answer("COMPACT", answer)
+        return str(answer["job_id"])
+
+    def job(self, job_id: str) -> Answer:
+        return self.ok("JOB_STATUS", job_id=job_id)
+
+    def work(self) -> int:
+        """Run what is due until nothing is; return how many parts that were."""
+        parts = 0
+        while self.application.run_due_job(stopping=threading.Event()):
+            parts += 1
+        return parts
+
+    def replaced(self) -> list[str]:
+        """The run ids of the compactions that landed, oldest first."""
+        snapshots = [s for s in self.table("default.t").snapshots() if s.summary is not None]
+        found = [s.summary for s in snapshots if s.summary is not None and s.summary.operation.value == "replace"]
+        return [str(summary.additional_properties["regelate.run-id"]) for summary in found]
+
+    def files_by_partition(self) -> list[int]:
+        files = self.table("default.t").inspect.files().to_pylist()
+        return sorted(sum(f["partition"]["p"] == f"p{i}" for f in files) for i in range(PARTITIONS))
+
+    def assert_rows_kept(self) -> None:
+        assert self.rows_now() == self.expected

@@ -1,0 +1,303 @@
+"""Rows 40, 57 and 58 for jobs: time that runs out, workers that die, messages that come twice or out of order."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regelate.adapters.jobstore.record_json import to_json
+from regelate.errors import Unavailable
+from tests.faults.jobs import PARTITIONS, JobStack
+from tests.faults.stack import assert_nothing_left_behind, request
+
+BUDGET = 100.0
+"""Ninety seconds of it are for rewriting: three groups of half a minute."""
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> JobStack:
+    return JobStack(tmp_path)
+
+
+def test_row_57_a_budget_that_ends_after_3_of_8_groups_commits_3_and_the_token_finishes_the_other_5(
+    stack: JobStack,
+) -> None:
+    answer = stack.ok("COMPACT", "t", time_budget_seconds=BUDGET)
+    assert (answer["status"], answer["reason"], answer["compacted"]) == ("PARTIAL", "TIME_BUDGET", True)
+    assert (answer["stats"]["groups"], answer["stats"]["groups_deferred"]) == (3, 5)
+    assert stack.files_by_partition() == [1] * 3 + [3] * 5
+    stack.assert_rows_kept()
+    rest = stack.ok("COMPACT", "t", resume_token=answer["resume_token"])
+    assert (rest["status"], rest["stats"]["groups"], rest["stats"]["files_compacted"]) == ("COMPLETED", 5, 15)
+    assert "resume_token" not in rest
+    assert stack.files_by_partition() == [1] * PARTITIONS
+    stack.assert_rows_kept()
+    assert_nothing_left_behind(stack.table("default.t"))
+
+
+def test_row_57_every_part_has_its_own_run_so_that_a_token_sent_twice_lands_once(stack: JobStack) -> None:
+    first = stack.ok("COMPACT", "t", time_budget_seconds=BUDGET, idempotency_key="night")
+    token = first["resume_token"]
+    second = stack.ok("COMPACT", "t", resume_token=token, time_budget_seconds=BUDGET)
+    assert second["status"] == "PARTIAL"
+    again = stack.ok("COMPACT", "t", resume_token=token)
+    assert (again["status"], again["snapshot_id"]) == ("ALREADY_DONE", second["snapshot_id"])
+    assert stack.ok("COMPACT", "t", resume_token=second["resume_token"])["status"] == "COMPLETED"
+    assert stack.replaced() == ["compact:night", "compact:night:part-2", "compact:night:part-3"]
+    stack.assert_rows_kept()
+
+
+def test_row_57_a_token_takes_up_what_was_there_at_the_beginning_and_nothing_younger(stack: JobStack) -> None:
+    token = stack.ok("COMPACT", "t", time_budget_seconds=BUDGET)["resume_token"]
+    for number in range(4):
+        stack.ok("WRITE", "t", records=[{"id": 1000 + number, "p": "new"}])
+    assert stack.ok("COMPACT", "t", resume_token=token)["stats"]["groups"] == 5
+    assert stack.ok("COMPACT", "t")["stats"]["groups"] == 1
+
+
+def test_row_57_a_budget_in_which_no_group_fits_is_refused_and_nothing_is_written(stack: JobStack) -> None:
+    with stack.untouched():
+        stack.refused(507, "TOO_LONG", ["time that is left"], request("COMPACT", "t", time_budget_seconds=0.001))
+
+
+def test_row_57_lambdas_own_end_stops_between_groups_too(stack: JobStack) -> None:
+    answer = stack.invoke_within(BUDGET, request("COMPACT", "t"))
+    assert (answer["status"], answer["stats"]["groups"]) == ("PARTIAL", 3)
+    assert stack.ok("COMPACT", "t", resume_token=answer["resume_token"])["status"] == "COMPLETED"
+    stack.assert_rows_kept()
+
+
+def test_row_57_a_plan_that_does_not_fit_the_time_left_becomes_a_job(stack: JobStack) -> None:
+    stack.application.placement = type(stack.application.placement)(
+        memory_bytes=2**31, threads=1, max_in_process_seconds=0.05
+    )
+    status, answer = stack.post(request("COMPACT", "t"))
+    assert (status, answer["status"], answer["reason"]) == (202, "DELEGATED", "TOO_LONG")
+    assert stack.job(answer["job_id"])["origin"] == "TOO_LONG"
+    assert stack.work() == 1
+    assert stack.job(answer["job_id"])["state"] == "SUCCEEDED"
+    assert stack.files_by_partition() == [1] * PARTITIONS
+
+
+def test_row_57_a_job_whose_worker_runs_out_of_time_is_continued_by_the_next_message(stack: JobStack) -> None:
+    job_id = stack.submit()
+    run = stack.application.run_job
+    assert run(job_id, 1, seconds_left=BUDGET) is None
+    told = stack.job(job_id)
+    assert (told["state"], told["part"], told["progress"]) == ("QUEUED", 2, {"groups_done": 3, "groups_all": 8})
+    assert run(job_id, 2, seconds_left=BUDGET) is None
+    assert stack.job(job_id)["progress"] == {"groups_done": 6, "groups_all": 8}
+    assert run(job_id, 3, seconds_left=BUDGET) is None
+    told = stack.job(job_id)
+    assert (told["state"], told["part"], told["progress"]) == ("SUCCEEDED", 3, {"groups_done": 8, "groups_all": 8})
+    assert (told["totals"]["files_compacted"], len(told["totals"]["snapshot_ids"])) == (24, 3)
+    assert stack.files_by_partition() == [1] * PARTITIONS
+    stack.assert_rows_kept()
+
+
+def test_a_server_that_stops_commits_what_is_done_and_the_next_one_goes_on(stack: JobStack) -> None:
+    job_id, stopping = stack.submit(), threading.Event()
+    stack.application.after_group = lambda number: stopping.set() if number == 2 else None
+    assert stack.application.run_due_job(stopping=stopping)
+    assert (stack.job(job_id)["state"], stack.files_by_partition()) == ("QUEUED", [1] * 2 + [3] * 6)
+    assert stack.work() == 1
+    assert stack.job(job_id)["state"] == "SUCCEEDED"
+    stack.assert_rows_kept()
+
+
+def test_a_server_that_stops_before_the_first_group_leaves_the_job_as_it_was(stack: JobStack) -> None:
+    job_id, stopping = stack.submit(), threading.Event()
+    stopping.set()
+    assert stack.application.run_due_job(stopping=stopping)
+    told = stack.job(job_id)
+    assert (told["state"], told["part"], told["attempts"], stack.replaced()) == ("QUEUED", 1, 0, [])
+
+
+def test_a_job_that_is_cancelled_between_two_groups_commits_nothing_more(stack: JobStack) -> None:
+    job_id = stack.submit()
+    stack.application.run_job(job_id, 1, seconds_left=BUDGET)
+
+    def cancel(number: int) -> None:
+        if number == 5:
+            assert stack.ok("JOB_CANCEL", job_id=job_id)["state"] == "CANCELLING"
+
+    stack.application.after_group = cancel
+    stack.application.run_job(job_id, 2)
+    told = stack.job(job_id)
+    assert (told["state"], told["totals"]["files_compacted"]) == ("CANCELLED", 9)
+    assert stack.files_by_partition() == [1] * 3 + [3] * 5
+    assert len(stack.replaced()) == 1
+    stack.assert_rows_kept()
+    assert_nothing_left_behind(stack.table("default.t"))
+    assert stack.work() == 0
+
+
+def test_a_job_that_waits_is_cancelled_at_once_and_never_runs(stack: JobStack) -> None:
+    job_id = stack.submit()
+    assert stack.ok("JOB_CANCEL", job_id=job_id)["state"] == "CANCELLED"
+    assert stack.ok("JOB_CANCEL", job_id=job_id)["state"] == "CANCELLED"
+    assert (stack.work(), stack.application.run_job(job_id, 1), stack.replaced()) == (0, None, [])
+    assert stack.submit() != job_id
+
+
+def test_what_has_ended_cannot_be_cancelled(stack: JobStack) -> None:
+    job_id = stack.submit()
+    stack.work()
+    stack.refused(409, "JOB_FINISHED", ["SUCCEEDED"], request("JOB_CANCEL", job_id=job_id))
+
+
+def test_a_second_compact_meets_the_running_job(stack: JobStack) -> None:
+    job_id = stack.submit()
+    for fields in ({}, {"async": True}, {"force": True}, {"time_budget_seconds": 5}):
+        status, answer = stack.post(request("COMPACT", "t", **fields))
+        assert (status, answer["status"], answer["job_id"]) == (202, "DELEGATED", job_id)
+    assert stack.ok("COMPACT", "t", dry_run=True)["status"] == "PLANNED"
+    met: list[Any] = []
+    stack.application.after_group = lambda number: met.append(stack.post(request("COMPACT", "t"))[1]["job_id"])
+    stack.work()
+    assert met == [job_id] * PARTITIONS
+    assert stack.ok("COMPACT", "t")["status"] == "NOTHING_TO_DO"
+
+
+def test_row_40_a_message_that_comes_twice_or_late_lands_each_part_once(stack: JobStack) -> None:
+    job_id = stack.submit()
+    run = stack.application.run_job
+    assert run(job_id, 1, seconds_left=BUDGET) is None
+    for part in (1, 1):  # the first message again, after its part is in the table
+        assert run(job_id, part, seconds_left=BUDGET) is None
+    assert len(stack.replaced()) == 1
+    assert run(job_id, 3, seconds_left=1000) is None  # ahead of its time: it runs what is to be run
+    for part in (1, 2, 3):
+        assert run(job_id, part, seconds_left=1000) is None
+    assert len(stack.replaced()) == 2
+    assert stack.job(job_id)["state"] == "SUCCEEDED"
+    stack.assert_rows_kept()
+
+
+def test_row_40_the_same_event_at_two_workers_at_once_is_run_by_one(stack: JobStack) -> None:
+    job_id = stack.submit()
+    later: list[float | None] = []
+    stack.application.after_group = lambda number: later.append(stack.application.run_job(job_id, 1))
+    assert stack.application.run_job(job_id, 1) is None
+    assert later == [60.0] * PARTITIONS
+    assert len(stack.replaced()) == 1
+    assert stack.application.run_job(job_id, 1) is None
+
+
+def test_row_40_one_event_submits_one_job_also_when_it_comes_after_the_end(stack: JobStack) -> None:
+    job_id = stack.submit(idempotency_key="2026-11-21")
+    assert stack.submit(idempotency_key="2026-11-21") == job_id
+    stack.work()
+    assert stack.submit(idempotency_key="2026-11-21") == job_id
+    assert stack.job(job_id)["state"] == "SUCCEEDED"
+    assert stack.work() == 0
+    assert stack.ok("COMPACT", "t", idempotency_key="2026-11-21")["status"] == "ALREADY_DONE"
+    assert len(stack.replaced()) == 1
+
+
+def test_row_58_a_worker_that_died_after_its_commit_is_followed_by_one_that_finds_it(stack: JobStack) -> None:
+    """It died before it could say what it had done: the part has landed, the record knows nothing of it."""
+    job_id = stack.submit()
+    store = stack.application.jobs.store  # type: ignore[union-attr]
+    before = store.get(job_id)
+    stack.application.run_job(job_id, 1, seconds_left=BUDGET)
+    after = store.get(job_id)
+    running = before.started(1, before.updated_ms)
+    _put_back(stack, job_id, running)
+    assert store.get(job_id).part == 1 < after.part
+    stack.work()
+    told = stack.job(job_id)
+    assert (told["state"], told["totals"]["files_compacted"]) == ("SUCCEEDED", 24)
+    assert len(stack.replaced()) == len(told["totals"]["snapshot_ids"]) == 2
+    assert stack.files_by_partition() == [1] * PARTITIONS
+    stack.assert_rows_kept()
+
+
+def test_row_58_a_job_that_kills_every_worker_is_given_up_with_its_name(stack: JobStack) -> None:
+    job_id = stack.submit()
+    store = stack.application.jobs.store  # type: ignore[union-attr]
+    record = store.get(job_id)
+    for fence in range(1, 4):
+        record = record.started(fence, record.updated_ms)
+    _put_back(stack, job_id, record)
+    for _ in range(3):
+        store.release(store.acquire(record.lock, "dead", 60))
+    assert stack.work() == 1
+    told = stack.job(job_id)
+    assert (told["state"], told["error"]["code"]) == ("FAILED", "WORKER_LOST")
+    assert stack.ok("COMPACT", "t")["status"] == "COMPLETED"
+
+
+def test_a_fault_that_may_pass_is_tried_again_later_under_the_same_run(stack: JobStack) -> None:
+    job_id = stack.submit()
+    faults = [Unavailable("CATALOG_UNAVAILABLE", "not now")]
+
+    def fail() -> None:
+        if faults and stack.application.rewritten == 2:
+            raise faults.pop()
+
+    stack.application.before_wave = fail
+    assert stack.application.run_job(job_id, 1) == 30.0
+    told = stack.job(job_id)
+    assert (told["state"], told["error"]["code"], told["attempts"]) == ("QUEUED", "CATALOG_UNAVAILABLE", 1)
+    later = stack.application.run_job(job_id, 1)
+    assert later is not None
+    assert 0 < later <= 30
+    assert stack.work() == 0
+    _put_back(stack, job_id, stack.application.jobs.store.get(job_id), not_before_ms=0)  # type: ignore[union-attr]
+    assert stack.work() == 1
+    assert stack.job(job_id)["state"] == "SUCCEEDED"
+    assert_nothing_left_behind(stack.table("default.t"))
+
+
+def test_a_fault_of_the_request_ends_the_job_with_its_error(stack: JobStack) -> None:
+    job_id = stack.submit()
+    stack.ok("DROP_TABLE", "t")
+    stack.work()
+    told = stack.job(job_id)
+    assert (told["state"], told["error"]["code"]) == ("FAILED", "TABLE_NOT_FOUND")
+
+
+def test_what_is_wrong_with_a_request_is_told_before_a_job_is_made_of_it(stack: JobStack) -> None:
+    stack.refused(404, "TABLE_NOT_FOUND", ["nope"], request("COMPACT", "nope", **{"async": True}))
+    bad = request("COMPACT", "t", strategy="sort", **{"async": True})
+    stack.refused(400, "INVALID_OPTION", ["sort_order"], bad)
+    stack.refused(400, "INVALID_FIELD", ["resume_token"], request("COMPACT", "t", resume_token="abc"))
+    token = stack.ok("COMPACT", "t", time_budget_seconds=BUDGET)["resume_token"]
+    both = request("COMPACT", "t", resume_token=token, force=True)
+    stack.refused(400, "INVALID_FIELD", ["resume_token", "force"], both)
+    stack.refused(400, "INVALID_FIELD", ["async"], request("COMPACT", "t", dry_run=True, **{"async": True}))
+    assert stack.application.recent_jobs(10) == ()
+
+
+def test_a_token_can_be_worked_off_by_a_job(stack: JobStack) -> None:
+    token = stack.ok("COMPACT", "t", time_budget_seconds=BUDGET)["resume_token"]
+    status, answer = stack.post(request("COMPACT", "t", resume_token=token, **{"async": True}))
+    assert status == 202
+    stack.work()
+    assert stack.job(answer["job_id"])["totals"]["files_compacted"] == 15
+    assert stack.files_by_partition() == [1] * PARTITIONS
+
+
+def test_an_unknown_job_is_404_and_without_a_store_jobs_are_refused(stack: JobStack, tmp_path: Path) -> None:
+    for operation in ("JOB_STATUS", "JOB_CANCEL"):
+        stack.refused(404, "JOB_NOT_FOUND", [], request(operation, job_id="job-0"))
+    without = JobStack(tmp_path / "without", store="none")
+    for body in (request("JOB_STATUS", job_id="job-0"), request("COMPACT", "t", **{"async": True})):
+        without.refused(501, "JOBS_DISABLED", ["jobs.store"], body)
+    assert without.ok("COMPACT", "t")["status"] == "COMPLETED"
+
+
+def _put_back(stack: JobStack, job_id: str, record: Any, **changes: object) -> None:
+    """Set a record back to what it was, as if the worker had died before it could store more."""
+    record = replace(record, **changes)
+    with sqlite3.connect(stack.folder / "jobs.db") as db:
+        db.execute(
+            "UPDATE jobs SET state = ?, version = ?, not_before_ms = ?, body = ? WHERE job_id = ?",
+            (record.state.value, record.version, record.not_before_ms, to_json(record), job_id),
+        )
