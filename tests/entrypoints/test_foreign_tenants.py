@@ -40,6 +40,8 @@ OWN: Mapping[str, Mapping[str, object] | None] = {
     "REWRITE_MANIFESTS": TABLE,
     "MAINTAIN": TABLE,
     "SWEEP": {},
+    "JOB_STATUS": {"job_id": "job-1"},
+    "JOB_CANCEL": {"job_id": "job-1"},
 }
 """What each operation needs beside its tenant; None: it is about no tenant."""
 TENANTS = [operation for operation in OPERATIONS if OWN.get(operation, {}) is not None]
@@ -53,6 +55,7 @@ COMMAND_LINES: Mapping[str, tuple[str, ...] | None] = {
     "health": ("sales.orders",),
     "plan": ("sales.orders",),
     "compact": ("sales.orders",),
+    "jobs": ("status", "job-1"),
     "expire": ("sales.orders",),
     "orphans": ("sales.orders",),
     "manifests": ("sales.orders",),

@@ -103,9 +103,9 @@ class JobStack(Stack):
     def rows_now(self) -> list[str]:
         return model_rows(self.table("default.t"))
 
-    def invoke_within(self, seconds: float, request: Mapping[str, object]) -> Answer:
+    def invoke_within(self, seconds: float, payload: Mapping[str, object]) -> Answer:
         """Send one request as a direct invoke of a function that has so many seconds left."""
-        return self._handler(dict(request), TimedContext(seconds=seconds))  # type: ignore[arg-type]
+        return self._handler(dict(payload), TimedContext(seconds=seconds))  # type: ignore[arg-type]
 
     def submit(self, table: str = "t", **fields: object) -> str:
         """Submit a job for a table and return its id."""
