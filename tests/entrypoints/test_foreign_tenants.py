@@ -178,7 +178,8 @@ def test_the_tenant_itself_passes_every_one_of_these_doors(
     ((called, address, arguments),) = service.calls
     assert called == operation
     if OWN[operation] is not None:
-        assert (address or arguments["scope"]).tenant_id == "acme"
+        named = address or arguments.get("scope")
+        assert (arguments["tenant_id"] if named is None else named.tenant_id) == "acme"
 
 
 @pytest.mark.parametrize("auth", ["claims", "iam"])
