@@ -19,7 +19,7 @@ from regelate.adapters.clock import SystemClock
 from regelate.adapters.telemetry import ProcessTelemetry
 from regelate.core.measures import Assessed, Wrote
 from regelate.core.option_retention import resolve_retention
-from regelate.core.options import CompactOptions, resolve_check, resolve_policy
+from regelate.core.options import Auto, CompactOptions, resolve_check, resolve_policy
 from regelate.core.policy import CompactionPolicy
 from regelate.core.schema import TableDefinition
 from regelate.errors import RegelateError
@@ -163,6 +163,7 @@ class Application(Compacting, Jobs, Maintenance, Querying, Sweeping):
         key: Sequence[str],
         idempotency_key: str | None,
         request_id: str,
+        seconds_left: float | None = None,
     ) -> Fields:
         from regelate.adapters.iceberg.rows import IcebergRowWriter
         from regelate.operations.write import WriteCommand, WriteMode, WriteTools, write
@@ -191,9 +192,13 @@ class Application(Compacting, Jobs, Maintenance, Querying, Sweeping):
                 rows=records, run_id=run_id_of("write", idempotency_key), mode=WriteMode(mode), key=tuple(key)
             )
             done = write(tools, command)
-        recommended, small = done.compaction_recommended, done.small_files_count
+            recommended, small = done.compaction_recommended, done.small_files_count
+            properties = session.properties
         self.telemetry.tell(Wrote(table=address.ident, compaction_recommended=recommended, small_files=small))
-        return answers.written(done)
+        auto = Auto.RECOMMEND
+        if recommended:
+            auto = resolve_check(table_properties=properties, config=self.settings.check_policy).auto
+        return {**answers.written(done), **self.after_write(address, auto, done.snapshot_id, seconds_left)}
 
     def _check(self, session: TableSession) -> CheckPolicy:
         from regelate.operations.write import CheckPolicy

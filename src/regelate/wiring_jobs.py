@@ -12,9 +12,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regelate.core.job import JobRecord, Origin
+from regelate.core.options import Auto
 from regelate.core.resume import read_token
 from regelate.core.waves import MOST_RESERVE_SECONDS
-from regelate.errors import NotFound, Unsupported
+from regelate.errors import NotFound, RegelateError, Unsupported
 from regelate.operations import answers, job_answers
 from regelate.operations.continuing import RanPart, RunPart
 from regelate.operations.jobs import JobTools, Later, PartDone, cancel, run_part, submit
@@ -54,6 +55,16 @@ class Parts(Protocol):
         stopping: Callable[[], bool] = lambda: False,
     ) -> float | None: ...
     def _run_part(self, address: Address, part: RunPart, how: How) -> RanPart: ...
+    def submit_job(self, address: Address, part: RunPart, origin: Origin) -> JobRecord: ...
+    def compact(
+        self,
+        address: Address,
+        options: Mapping[str, Any],
+        *,
+        request_id: str,
+        idempotency_key: str | None,
+        seconds_left: float | None = None,
+    ) -> Fields: ...
 
 
 class Jobs:
@@ -112,6 +123,24 @@ class Jobs:
             ),
         )
 
+    def after_write(
+        self: Parts, address: Address, auto: Auto, snapshot_id: int | None, seconds_left: float | None
+    ) -> Fields:
+        """Do what `compaction.auto` says after a WRITE that found enough small files; nothing here fails the write."""
+        found: dict[str, object] = {"compaction_job_id": None, "compaction_status": None}
+        try:
+            if auto is Auto.ASYNC and self.jobs is not None:
+                part = RunPart(base_run_id=f"write-{snapshot_id}", part=1, options={})
+                found["compaction_job_id"] = self.submit_job(address, part, Origin.WRITE).job_id
+            elif auto is Auto.SYNC:
+                done = self.compact(
+                    address, {}, request_id="", idempotency_key=f"write-{snapshot_id}", seconds_left=seconds_left
+                )
+                found |= {"compaction_status": done["status"], "compaction_job_id": done.get("job_id")}
+        except RegelateError as error:
+            found["compaction_status"] = error.code
+        return found
+
     def job_status(self: Parts, tenant_id: str, job_id: str) -> Fields:
         return job_answers.told(self._known_job(job_id, tenant_id))
 
@@ -150,6 +179,9 @@ class Jobs:
 
         later = run_part(tools, job_id, part, work, stopping=stopping)
         return later.seconds if isinstance(later, Later) else None
+
+    def postpone_message(self: Parts, receipt: str, seconds: float) -> None:
+        self._jobs_or_refuse().queue.postpone(receipt, seconds)
 
     @property
     def job_threads(self) -> int:

@@ -2,40 +2,67 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from regelate.core.job import JobRecord, Origin, lock_of
 from regelate.core.names import SEPARATOR
-from regelate.operations import answers
+from regelate.core.options import CompactOptions
+from regelate.core.policy import CompactionPolicy
+from regelate.core.ranking import RankingPolicy
+from regelate.errors import RegelateError
+from regelate.operations import answers, job_answers
+from regelate.operations.continuing import RunPart
+from regelate.operations.fleet import FleetTable, live_job, submit_for_ill
+from regelate.operations.health import table_health
+from regelate.operations.jobs import JobTools
 from regelate.tenancy import Address, Scope
 
 if TYPE_CHECKING:
     from regelate.adapters.iceberg.manifests import ManifestReader
     from regelate.adapters.iceberg.session import TableSession
-    from regelate.operations.sweep import SweptTable
+    from regelate.operations.sweep import Swept, SweptTable
     from regelate.ports import Clock
     from regelate.settings import Settings
 
 
-class Parts(Protocol):
-    """What a sweep takes from the Application."""
+class TableParts(Protocol):
+    """What the sweep of one table takes from the Application."""
 
     settings: Settings
 
     @property
-    def clock(self) -> Clock: ...
-    @property
     def _manifests(self) -> ManifestReader: ...
     def catalog(self, name: str | None = None) -> Any: ...
+
+
+class Parts(TableParts, Protocol):
+    """What a sweep of many takes."""
+
+    @property
+    def clock(self) -> Clock: ...
     def _session(self, address: Address) -> AbstractContextManager[TableSession]: ...
+    @property
+    def jobs(self) -> JobTools | None: ...
+    def submit_job(self, address: Address, part: RunPart, origin: Origin) -> JobRecord: ...
+    def _policy(self, session: TableSession, options: CompactOptions) -> CompactionPolicy: ...
 
 
 class Sweeping:
     """The part of the Application that goes over many tables."""
 
     def sweep(
-        self: Parts, scope: Scope, *, max_tables: int | None, time_budget_seconds: float | None, dry_run: bool
+        self: Parts,
+        scope: Scope,
+        *,
+        max_tables: int | None,
+        time_budget_seconds: float | None,
+        health_below: float | None = None,
+        max_jobs: int | None = None,
+        dry_run: bool,
     ) -> Mapping[str, object]:
         """Sweep the tables of a scope; what the request leaves open comes from config.json."""
         from regelate.adapters.iceberg.admin import IcebergAdmin
@@ -55,18 +82,51 @@ class Sweeping:
             budget,
             scope.namespace,
         )
-        return answers.swept(done, dry_run=dry_run)
+        policy = RankingPolicy(
+            health_below=limits.health_below if health_below is None else health_below,
+            max_jobs=limits.max_jobs if max_jobs is None else max_jobs,
+        )
+        return {
+            **answers.swept(done, dry_run=dry_run),
+            **job_answers.ranked(_ranked(self, scope, done, policy, dry_run=dry_run)),
+        }
+
+
+def _ranked(parts: Parts, scope: Scope, done: Swept, policy: RankingPolicy, *, dry_run: bool) -> tuple[FleetTable, ...]:
+    """Submit jobs for the illest tables; none where there are no jobs."""
+    tools = parts.jobs
+    if tools is None:
+        return ()
+
+    def submit(ident: str) -> JobRecord:
+        part = RunPart(base_run_id=f"sweep-{uuid.uuid4().hex}", part=1, options={})
+        return parts.submit_job(_address(scope, ident), part, Origin.SWEEP)
+
+    def known(ident: str) -> JobRecord | None:
+        return live_job(tools, lock_of(scope.catalog, ident), announce=not dry_run)
+
+    return submit_for_ill(done, policy, None if dry_run else submit, known)
+
+
+def _address(scope: Scope, ident: str) -> Address:
+    return Address(tenant_id=scope.tenant_id, catalog=scope.catalog, ident=ident, table=ident.rpartition(SEPARATOR)[2])
 
 
 def _swept(parts: Parts, scope: Scope, ident: str, *, dry_run: bool) -> SweptTable:
-    address = Address(
-        tenant_id=scope.tenant_id, catalog=scope.catalog, ident=ident, table=ident.rpartition(SEPARATOR)[2]
-    )
+    """Sweep one table, and look at its health where somebody could do something about it."""
+    address = _address(scope, ident)
     with parts._session(address) as session:
-        return swept_table(parts, session, address, dry_run=dry_run)
+        swept = swept_table(parts, session, address, dry_run=dry_run)
+        if parts.jobs is None:
+            return swept
+        try:
+            health = table_health(session.reader, parts.clock, parts._policy(session, CompactOptions())).health
+        except RegelateError as error:
+            return replace(swept, error=swept.error or error)
+        return replace(swept, health=health)
 
 
-def swept_table(parts: Parts, session: TableSession, address: Address, *, dry_run: bool) -> SweptTable:
+def swept_table(parts: TableParts, session: TableSession, address: Address, *, dry_run: bool) -> SweptTable:
     """Sweep one loaded table."""
     from regelate.adapters.iceberg.dead_runs import TableLedgers
     from regelate.operations.sweep import sweep_table

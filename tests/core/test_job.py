@@ -64,8 +64,7 @@ def test_any_sequence_of_changes_keeps_to_the_table_of_transitions(steps: list[t
     for name, now in steps:
         try:
             after = CHANGES[name][0](record, now)
-        except Conflict as refused:
-            assert refused.code in ("JOB_STATE", "JOB_FINISHED")
+        except Conflict:
             assert record.state.is_final or name != "cancel_asked"
             continue
         if after is record:
@@ -159,5 +158,5 @@ def test_the_pause_before_another_try_doubles_up_to_a_quarter_of_an_hour() -> No
     ],
 )
 def test_a_record_that_could_be_wrong_cannot_be_built(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         replace(job(), **wrong)  # type: ignore[arg-type]

@@ -169,6 +169,8 @@ class FakeService:
             "compaction_recommended": due,
             "small_files_count": table.writes if due else None,
             "already_done": False,
+            "compaction_job_id": None,
+            "compaction_status": None,
         }
 
     def query(self, address: Address, spec: Mapping[str, Any]) -> dict[str, object]:
@@ -263,6 +265,9 @@ class FakeService:
         self._called("run_job", None, job_id=job_id, part=part, **arguments)
         return self.job_comes_again_after
 
+    def postpone_message(self, receipt: str, seconds: float) -> None:
+        self._called("postpone_message", None, receipt=receipt, seconds=seconds)
+
     def sweep(self, scope: Scope, **arguments: Any) -> dict[str, object]:
         self._called("SWEEP", None, scope=scope, **arguments)
         return {
@@ -274,6 +279,9 @@ class FakeService:
             "backlog": 0,
             "backlog_tables": [],
             "tables": [],
+            "jobs_submitted": 0,
+            "jobs_backlog": 0,
+            "ranking": [],
         }
 
 

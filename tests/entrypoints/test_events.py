@@ -14,6 +14,7 @@ from regelate.handler import make_handler
 from tests.entrypoints.fakes import REPOSITORY, FakeService, LambdaContext
 
 EVENTS = sorted((REPOSITORY / "events").glob("*.json"))
+BATCHES = ("sqs_job",)
 PAGES = {"apigw_v2_openapi": "application/json", "function_url_docs": "text/html; charset=utf-8"}
 
 
@@ -21,7 +22,7 @@ def answered(path: Path, service: FakeService) -> Any:
     return make_handler(lambda: service)(json.loads(path.read_text()), LambdaContext())
 
 
-@pytest.mark.parametrize("path", [p for p in EVENTS if p.stem not in PAGES], ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [p for p in EVENTS if p.stem not in (*PAGES, *BATCHES)], ids=lambda p: p.stem)
 def test_an_event_is_answered_with_success_in_the_promised_shape(path: Path, service: FakeService) -> None:
     answer = answered(path, service)
     if "statusCode" in answer:
@@ -29,6 +30,14 @@ def test_an_event_is_answered_with_success_in_the_promised_shape(path: Path, ser
         answer = json.loads(answer["body"])
     assert len(service.calls) == 1
     check_answer(service.calls[0][0], answer)
+
+
+def test_a_message_of_the_queue_runs_its_part_and_fails_none(service: FakeService) -> None:
+    event = json.loads((REPOSITORY / "events" / "sqs_job.json").read_text())
+    assert answered(REPOSITORY / "events" / "sqs_job.json", service) == {"batchItemFailures": []}
+    ((called, _, arguments),) = service.calls
+    assert called == "run_job"
+    assert {"job_id": arguments["job_id"], "part": arguments["part"]} == json.loads(event["Records"][0]["body"])
 
 
 @pytest.mark.parametrize(("name", "kind"), PAGES.items())
@@ -41,5 +50,14 @@ def test_a_page_is_served_without_calling_an_operation(name: str, kind: str, ser
 def test_there_is_an_event_for_every_operation_and_for_every_source() -> None:
     events = {path.stem: json.loads(path.read_text()) for path in EVENTS}
     assert {event["operation"] for event in events.values() if "operation" in event} == set(OPERATIONS)
-    for source in ("apigw_v1_", "apigw_v2_", "function_url_", "emulator_seed_", "scheduler_", "short_form_"):
+    for source in (
+        "apigw_v1_",
+        "apigw_v2_",
+        "function_url_",
+        "emulator_seed_",
+        "scheduler_",
+        "short_form_",
+        "sqs_",
+        "rule_",
+    ):
         assert any(name.startswith(source) for name in events), source

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from typing import Any
 
 from regelate.core.option_retention import RetentionDefaults, resolve_retention
@@ -59,10 +60,14 @@ def _within(low: int, high: int) -> Reader:
     return lambda name, value: whole(name, value, low, high)
 
 
-def _recommend(name: str, value: object) -> str:
-    if value != "recommend":
-        raise refused(name, value, "must be recommend", valid=["recommend"])
-    return "recommend"
+class Auto(StrEnum):
+    """What a WRITE does that finds enough small files."""
+
+    RECOMMEND = "recommend"
+    ASYNC = "async"
+    """Submit a job, where jobs are kept."""
+    SYNC = "sync"
+    """Compact within the same request."""
 
 
 # Names and ranges: Iceberg's SizeBasedFileRewritePlanner and BinPackRewriteFilePlanner 1.10; where CompactionPolicy is
@@ -86,7 +91,7 @@ TABLE_OPTIONS: Mapping[str, tuple[str, Reader]] = {
 }
 CHECK_OPTIONS: Mapping[str, Reader] = {
     "enabled": boolean,
-    "auto": _recommend,
+    "auto": lambda name, value: choice(name, value, Auto),
     "verify": lambda name, value: choice(name, value, Verify),
 }
 """Table properties that shape no policy, and so no plan id.
@@ -131,6 +136,7 @@ class CheckPolicy:
 
     enabled: bool = True
     interval: int = 5
+    auto: Auto = Auto.RECOMMEND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +290,11 @@ def resolve_check(*, table_properties: Mapping[str, str] = NO_PROPERTIES, config
     """Resolve the small-file check of WRITE: `regelate.compaction.enabled` of the table wins over config.json."""
     own = _own_properties(table_properties)
     read = {name: CHECK_OPTIONS[name](TABLE_PREFIX + name, own[name]) for name in CHECK_OPTIONS if name in own}
-    return CheckPolicy(enabled=bool(read.get("enabled", config.enabled)), interval=config.interval)
+    return CheckPolicy(
+        enabled=bool(read.get("enabled", config.enabled)),
+        interval=config.interval,
+        auto=Auto(str(read.get("auto", config.auto))),
+    )
 
 
 def resolve_verify(request: object, table_properties: Mapping[str, str], config: Verify) -> Verify:

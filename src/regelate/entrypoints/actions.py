@@ -205,6 +205,7 @@ def _write(service: Service, request: Write, caller: Caller) -> Fields:
         key=tuple(request.key or ()),
         idempotency_key=request.idempotency_key,
         request_id=request.request_id or caller.request_id,
+        seconds_left=caller.seconds_left,
     )
 
 
@@ -266,6 +267,8 @@ def _sweep(service: Service, request: Sweep, caller: Caller) -> Fields:
         scope,
         max_tables=request.max_tables,
         time_budget_seconds=request.time_budget_seconds,
+        health_below=request.health_below,
+        max_jobs=request.max_jobs,
         dry_run=request.dry_run,
     )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from regelate.entrypoints import http
-from regelate.entrypoints.actions import Caller, Payload, answer
-from regelate.entrypoints.envelope import Envelope, caller_of, recognise
+from regelate.entrypoints.actions import Caller, Payload, answer, new_request_id
+from regelate.entrypoints.envelope import Envelope, Event, caller_of, keyed, recognise, seconds_left
 from regelate.entrypoints.requests import AnyRequest, parse_request
 from regelate.entrypoints.service import Provider, Service
 
@@ -16,16 +17,41 @@ def dispatch(
 ) -> dict[str, Any]:
     """Return the answer to one event: in the HTTP envelope that it came in, or plain for a direct invoke.
 
-    Everything that can go wrong is in the answer; only an event that is no request at all raises (UNKNOWN_EVENT).
+    Everything that can go wrong is in the answer; only an event that is no request at all raises (UNKNOWN_EVENT), and
+    what a rule sent that failed (`Unserved`). The answer to a batch of messages names those that must come again.
     `provider` gives the service; it is called once per request that needs it. An answer that would be larger than
     `max_answer_bytes` becomes 413 RESULT_TOO_LARGE.
     """
     envelope, request = recognise(event)
+    if envelope is Envelope.BATCH:
+        from regelate.entrypoints.batch import handle_batch  # the API's function never needs it
+
+        return handle_batch(request, context, provider, lambda body, name: _asked(body, name, context, provider))
+    if envelope is Envelope.RULE:
+        return _of_rule(request, context, provider)
     caller = caller_of(request, context, envelope)
     if envelope is Envelope.DIRECT:
         return answer(provider, lambda _: request, _parse, caller).fitting(max_answer_bytes, caller).made
     asked = http.Asked(event=request, caller=caller, provider=provider, max_answer_bytes=max_answer_bytes)
     return http.resolve(asked, context, envelope)
+
+
+class Unserved(Exception):
+    """A rule's request was refused or failed. Lambda tries it again, then hands it to the function's destination."""
+
+
+def _of_rule(event: Event, context: object, provider: Provider) -> dict[str, Any]:
+    name = event.get("id")
+    made = _asked(event["detail"], name if isinstance(name, str) and name else new_request_id(), context, provider)
+    if made["success"] is False:
+        raise Unserved(f"{made['error']['code']}: {made['error']['message']}")
+    return made
+
+
+def _asked(request: Mapping[str, object], name: str, context: object, provider: Provider) -> dict[str, Any]:
+    """Answer a request that came by a queue or a rule, and so may come twice; only IAM principals send these."""
+    caller = Caller(request_id=name, trusted=True, seconds_left=seconds_left(context))
+    return answer(provider, lambda _: keyed(request, name), _parse, caller).made
 
 
 def _parse(payload: Payload, service: Service, caller: Caller) -> AnyRequest:

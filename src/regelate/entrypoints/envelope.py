@@ -18,23 +18,34 @@ _TENANT_CLAIMS = ("custom:tenant_id", "tenant_id")
 
 
 class Envelope(Enum):
-    """`V1`: API Gateway REST, and the three keys {httpMethod, path, body}; `V2`: HTTP API and function URL."""
+    """`V1`: API Gateway REST, and the three keys {httpMethod, path, body}; `V2`: HTTP API and function URL. `RULE`: an
+    EventBridge event whose `detail` is a request; `BATCH`: messages of SQS.
+    """
 
     V1 = "v1"
     V2 = "v2"
     DIRECT = "direct"
+    RULE = "rule"
+    BATCH = "batch"
 
 
 def recognise(event: object) -> tuple[Envelope, Event]:
     """Return the envelope of an event, and the event as the object it is.
 
     Errors: InvalidRequest UNKNOWN_EVENT for one that is none of ours. A queue or a rule takes any returned answer for
-    success, so what they send is refused by an error that fails the invocation.
+    success, so what they send and is none is refused by an error that fails the invocation.
     """
     if not isinstance(event, Mapping):
         raise _unknown("the event must be a JSON object")
-    if "Records" in event or "detail-type" in event:
-        raise _unknown("events of queues and rules are not served")
+    if "Records" in event:
+        if not _of_sqs(event["Records"]):
+            raise _unknown("only the records of SQS are served")
+        return Envelope.BATCH, event
+    if "detail-type" in event:
+        detail = event.get("detail")
+        if not isinstance(detail, Mapping) or not isinstance(detail.get("operation"), str):
+            raise _unknown("the `detail` of a rule's event must be a request")
+        return Envelope.RULE, event
     http = _at(event, "requestContext", "http")
     if isinstance(http, Mapping):
         if not isinstance(http.get("method"), str) or not isinstance(event.get("rawPath"), str):
@@ -48,10 +59,26 @@ def recognise(event: object) -> tuple[Envelope, Event]:
     return Envelope.DIRECT, event
 
 
+def _of_sqs(records: object) -> bool:
+    if not isinstance(records, list) or not records:
+        return False
+    return all(isinstance(record, Mapping) and record.get("eventSource") == "aws:sqs" for record in records)
+
+
+def keyed(request: Mapping[str, object], envelope_id: str) -> Mapping[str, object]:
+    """Return a request that may come twice with a key of its own: what its envelope is called, if it names none."""
+    repeats = request.get("operation") == "WRITE" or (
+        request.get("operation") == "COMPACT" and not request.get("dry_run") and "resume_token" not in request
+    )
+    if not repeats or "idempotency_key" in request:
+        return request
+    return {**request, "idempotency_key": envelope_id}
+
+
 def caller_of(event: Event, context: object, envelope: Envelope) -> Caller:
     """Return who asks. Only a direct invoke is trusted with the tenant in its payload: IAM let its principal in."""
     invoked = getattr(context, "aws_request_id", None)
-    if envelope is Envelope.DIRECT:
+    if envelope in (Envelope.DIRECT, Envelope.RULE):
         return Caller(request_id=invoked or new_request_id(), trusted=True, seconds_left=seconds_left(context))
     gateway = _at(event, "requestContext", "requestId")
     request_id = gateway if isinstance(gateway, str) and gateway else invoked or new_request_id()

@@ -36,4 +36,6 @@ class Sweep(Request):
     namespace: str | None = None
     max_tables: int | None = Field(default=None, ge=1)
     time_budget_seconds: float | None = Field(default=None, gt=0)
+    health_below: float | None = Field(default=None, ge=0, le=100)
+    max_jobs: int | None = Field(default=None, ge=0)
     dry_run: bool = False

@@ -78,8 +78,21 @@ class SweptTable(Shape):
     error: ErrorOfTable | None
 
 
+class RankedTableAnswer(Shape):
+    """`rank`: COMPACT (a job was submitted), JOB_RUNNING (its job is at it), HEALTHY, OVER_BUDGET (the next sweep)."""
+
+    table: str
+    score: float
+    rank: Literal["COMPACT", "JOB_RUNNING", "HEALTHY", "OVER_BUDGET"]
+    reason: str
+    job_id: str | None
+
+
 class SweepAnswer(Answer):
-    """`backlog`: tables that the budgets left to the next sweep. On a dry run, what would be deleted."""
+    """`backlog`: tables that the budgets left to the next sweep. On a dry run, what would be deleted and submitted.
+
+    `ranking` lists the illest tables first; `jobs_backlog` are below the threshold, and the budget left them over.
+    """
 
     dry_run: bool
     tables_swept: int
@@ -89,3 +102,6 @@ class SweepAnswer(Answer):
     backlog: int
     backlog_tables: list[str]
     tables: list[SweptTable]
+    jobs_submitted: int
+    jobs_backlog: int
+    ranking: list[RankedTableAnswer]

@@ -74,7 +74,8 @@ class DropTableAnswer(Answer):
 class WriteAnswer(Answer):
     """`small_files_count` is null between two checks; `snapshot_id` is null where nothing was committed.
 
-    `already_done`: the same `idempotency_key` had landed before, as this snapshot; this request added no row.
+    `already_done`: the same `idempotency_key` had landed before, as this snapshot; this request added no row. With
+    `compaction.auto`: the job that was submitted, or how the COMPACT ended (its status, or the code of its error).
     """
 
     records_written: int
@@ -82,6 +83,8 @@ class WriteAnswer(Answer):
     compaction_recommended: bool
     small_files_count: int | None
     already_done: bool
+    compaction_job_id: str | None
+    compaction_status: str | None
 
 
 class ResultColumn(Shape):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from regelate.core.job import JobRecord
+from regelate.core.plan_report import LISTED_GROUPS
+from regelate.core.ranking import Rank
 from regelate.core.stats import iso_time
+from regelate.operations.fleet import FleetTable
 
 Fields = Mapping[str, object]
 
@@ -35,4 +38,23 @@ def told(record: JobRecord) -> Fields:
         },
         "result": None if record.result is None else json.loads(record.result),
         "error": None if record.error is None else json.loads(record.error),
+    }
+
+
+def ranked(tables: Sequence[FleetTable]) -> Fields:
+    """Return the part of SWEEP's answer that is about jobs: counts over all tables, a list of the illest."""
+    told = [table for table in tables if table.ranked.health.score < 100 or table.job is not None]
+    return {
+        "jobs_submitted": sum(table.job is not None and not table.was_there for table in tables),
+        "jobs_backlog": sum(table.ranked.rank is Rank.OVER_BUDGET for table in tables),
+        "ranking": [
+            {
+                "table": table.ranked.ident,
+                "score": round(table.ranked.health.score, 1),
+                "rank": "JOB_RUNNING" if table.was_there else table.ranked.rank.value,
+                "reason": table.ranked.health.recommendation if table.error is None else str(table.error),
+                "job_id": None if table.job is None else table.job.job_id,
+            }
+            for table in told[:LISTED_GROUPS]
+        ],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from regelate.core.health import TableHealth
 from regelate.core.ledger import REMOVED, EntryVerdict, as_young_as_its_run, judge_entry, judge_files, sweep_order
 from regelate.errors import InvariantViolated, NotFound, RegelateError
 from regelate.operations.expire import Reclaimed, finish_expiry
@@ -31,6 +32,8 @@ class SweptTable:
     entries: tuple[SweptEntry, ...] = ()
     expired: Reclaimed = field(default_factory=Reclaimed)
     error: RegelateError | None = None
+    health: TableHealth | None = None
+    """Where somebody ranks the tables that were swept."""
 
     @property
     def files_deleted(self) -> int:

@@ -93,6 +93,8 @@ def clashes(found: Configuration, environment: str) -> Iterator[Fault]:
     if retention.snapshot_retention_hours < retention.minimum_retention_hours:
         rule = f"({retention.snapshot_retention_hours}) must not be below minimum_retention_hours"
         yield "retention.snapshot_retention_hours", f"{rule} ({retention.minimum_retention_hours})"
+    if compaction.auto == "async" and found.jobs.store == "none":
+        yield "iceberg.compaction.auto", "async needs jobs: set jobs.store"
     for key in found.jobs.missing():
         yield f"jobs.{key}", f"missing; jobs.store {found.jobs.store} needs it"
     if found.auth == "none" and environment != "development":

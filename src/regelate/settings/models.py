@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from regelate.core.options import CheckPolicy, CompactionDefaults, RetentionDefaults
+from regelate.core.options import Auto, CheckPolicy, CompactionDefaults, RetentionDefaults
 from regelate.core.policy import GB, MAX_TARGET_BYTES, MB, PlacementPolicy, Verify
 from regelate.errors import NotFound, RegelateError
 from regelate.settings.limits import LimitSettings, ResultSettings
@@ -63,7 +63,7 @@ class CompactionSettings(Section):
     min_files_to_compact: Positive = 3
     opportunistic_check_interval: Positive = 5
     max_files_per_compaction: Positive | None = None
-    auto: Literal["recommend"] = "recommend"
+    auto: Literal["recommend", "async", "sync"] = "recommend"
     verify: Literal["fast", "strict"] = "fast"
 
 
@@ -137,6 +137,8 @@ class SweepSettings(Section):
     longest_run_hours: Annotated[float, Field(ge=0.25, le=168)] = 1.0
     max_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     max_tables: Positive = 1_000
+    health_below: Annotated[float, Field(ge=0, le=100)] = 80.0
+    max_jobs: Annotated[int, Field(ge=0, le=10_000)] = 10
 
     @property
     def longest_run_seconds(self) -> float:
@@ -246,7 +248,11 @@ class Settings(Configuration):
     def check_policy(self) -> CheckPolicy:
         """Return the config layer of WRITE's small-file check."""
         compaction = self.iceberg.compaction
-        return CheckPolicy(enabled=compaction.enabled, interval=compaction.opportunistic_check_interval)
+        return CheckPolicy(
+            enabled=compaction.enabled,
+            interval=compaction.opportunistic_check_interval,
+            auto=Auto(compaction.auto),
+        )
 
     @property
     def table_defaults(self) -> dict[str, str]:

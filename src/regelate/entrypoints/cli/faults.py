@@ -69,6 +69,8 @@ FLAGS: Mapping[str, str] = {
     "limit": "--limit",
     "max_cost": "--max-cost",
     "max_files": "--max-files",
+    "health_below": "--health-below",
+    "max_jobs": "--max-jobs",
     "max_tables": "--max-tables",
     "min_snapshots_to_keep": "--min-snapshots-to-keep",
     "mode": "--mode",

@@ -225,13 +225,17 @@ def _expiry(commands: Any) -> None:
     sweep = _command(
         commands,
         "sweep",
-        "delete what runs that died left behind, in every table",
+        "delete what dead runs left behind, and submit jobs for ill tables",
         table=False,
         more="Files that no snapshot names, of runs that ended without a word longer ago than any run may take.",
     )
     sweep.add_argument("namespace", metavar="NS", nargs="?", help="only this namespace")
     sweep.add_argument("--max-tables", type=reader(texts.whole(1)), metavar="N", help="look at so many tables at most")
     sweep.add_argument("--time-budget-seconds", type=reader(float), metavar="S", help="begin no table after so long")
+    sweep.add_argument(
+        "--health-below", type=reader(float), metavar="SCORE", help="submit jobs for tables below it, 0 to 100"
+    )
+    sweep.add_argument("--max-jobs", type=reader(texts.whole()), metavar="N", help="at most so many; 0 submits none")
     sweep.add_argument("--dry-run", action="store_true", help="only say what would go")
 
 

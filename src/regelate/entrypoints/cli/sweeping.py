@@ -15,6 +15,8 @@ def sweep(args: argparse.Namespace) -> int:
     fields = {
         "max_tables": args.max_tables,
         "time_budget_seconds": args.time_budget_seconds,
+        "health_below": args.health_below,
+        "max_jobs": args.max_jobs,
         "dry_run": args.dry_run or None,
     }
     answer = Door(args).ask("SWEEP", (args.namespace, None), fields)
@@ -28,6 +30,14 @@ def sweep(args: argparse.Namespace) -> int:
     would = "would be " if answer["dry_run"] else ""
     what = f"{plural(answer['files_deleted'], 'file')} {would}deleted, {size_text(answer['bytes_freed'])} {would}freed"
     screen.say(f"{plural(answer['tables_swept'], 'table')} swept: {what}.")
+    for table in answer["ranking"]:
+        job = f" {table['job_id']}" if table["job_id"] is not None else ""
+        told = f"{table['table']}: health {table['score']:g}, {table['rank'].lower().replace('_', ' ')}{job}"
+        screen.say(screen.printable_line(told))
+    if answer["jobs_submitted"]:
+        screen.say(f"{plural(answer['jobs_submitted'], 'job')} submitted; `regelate jobs run` works them off here.")
+    if answer["jobs_backlog"]:
+        screen.say(f"{plural(answer['jobs_backlog'], 'ill table')} left to the next sweep by --max-jobs.")
     if answer["backlog"]:
         screen.say(f"{plural(answer['backlog'], 'table')} left to the next sweep by the budgets.")
     for table in answer["tables"]:
