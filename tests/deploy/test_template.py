@@ -44,7 +44,15 @@ OTHERS = {
     "lambda:InvokeFunction": "the schedules",
     "logs:CreateLogStream": "the log",
     "logs:PutLogEvents": "the log",
-    "sqs:SendMessage": "events that no try served",
+    "sqs:SendMessage": "jobs, and events that no try served",
+    "sqs:ChangeMessageVisibility": "a job that waits, for a lease or for another try",
+    "sqs:DeleteMessage": "the worker's event source",
+    "sqs:GetQueueAttributes": "the worker's event source",
+    "sqs:ReceiveMessage": "the worker's event source",
+    "dynamodb:DeleteItem": "a job that met another one of its table",
+    "dynamodb:GetItem": "jobs and leases",
+    "dynamodb:PutItem": "jobs",
+    "dynamodb:UpdateItem": "leases",
 }
 NEVER_HERE = {"glue:DeleteDatabase", "glue:UpdateDatabase"}
 """Calls of PyIceberg that nothing of ours makes."""
@@ -207,6 +215,48 @@ def test_what_cannot_be_served_is_kept_and_alarmed_on() -> None:
     assert worker["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": ["UnservedEvents", "Arn"]}
     watched = {name for alarm in of_type("AWS::CloudWatch::Alarm").values() for name in names_in(alarm["Dimensions"])}
     assert {"UnservedEvents", "ApiFunction", "WorkerFunction"} <= watched
+
+
+def test_jobs_wait_in_a_fifo_queue_whose_failures_are_kept_and_alarmed_on() -> None:
+    queue, letters = RESOURCES["JobsQueue"]["Properties"], RESOURCES["JobsDeadLetters"]["Properties"]
+    assert (queue["FifoQueue"], letters["FifoQueue"]) == (True, True)
+    assert queue["RedrivePolicy"]["deadLetterTargetArn"] == {"Fn::GetAtt": ["JobsDeadLetters", "Arn"]}
+    attempts = load_settings({**ENVIRON, "REGELATE_ENVIRONMENT": "production"}).jobs.max_attempts
+    assert queue["RedrivePolicy"]["maxReceiveCount"] > 2 * attempts
+    assert queue["VisibilityTimeout"] > RESOURCES["WorkerFunction"]["Properties"]["Timeout"]
+    watched = {name for alarm in of_type("AWS::CloudWatch::Alarm").values() for name in names_in(alarm["Dimensions"])}
+    assert {"JobsQueue", "JobsDeadLetters"} <= watched
+
+
+def test_only_the_worker_takes_jobs_one_at_a_time_and_reports_each() -> None:
+    events = RESOURCES["WorkerFunction"]["Properties"]["Events"]
+    assert events["Jobs"]["Properties"] == {
+        "Queue": {"Fn::GetAtt": ["JobsQueue", "Arn"]},
+        "BatchSize": 1,
+        "FunctionResponseTypes": ["ReportBatchItemFailures"],
+        "ScalingConfig": {"MaximumConcurrency": {"Ref": "WorkerConcurrency"}},
+    }
+    assert PARAMETERS["WorkerConcurrency"]["MinValue"] == 2  # the least that an event source takes
+    assert "Events" not in RESOURCES["ApiFunction"]["Properties"]
+    assert "sqs:ReceiveMessage" not in json.dumps(RESOURCES["ApiRole"])
+
+
+def test_the_jobs_table_has_the_key_and_the_ttl_that_the_store_writes() -> None:
+    table = RESOURCES["JobsTable"]["Properties"]
+    source = (ROOT / "src" / "regelate" / "adapters" / "jobstore" / "dynamodb.py").read_text()
+    assert table["KeySchema"] == [{"AttributeName": "pk", "KeyType": "HASH"}]
+    assert table["TimeToLiveSpecification"] == {"AttributeName": "expires", "Enabled": True}
+    assert '{"pk": {"S": key}}' in source
+    assert '"expires": {"N":' in source
+
+
+def test_the_functions_find_the_table_and_the_queue_of_their_stack() -> None:
+    variables = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]
+    environ = {
+        name: value if isinstance(value, str) else value["Ref"] for name, value in variables.items() if "JOBS" in name
+    }
+    settings = load_settings({**ENVIRON, **environ, "REGELATE_ENVIRONMENT": "production"})
+    assert (settings.jobs.store, settings.jobs.table, settings.jobs.queue_url) == ("dynamodb", "JobsTable", "JobsQueue")
 
 
 def test_alarms_on_metrics_of_ours_name_metrics_and_dimensions_that_exist() -> None:
