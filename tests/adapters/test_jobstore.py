@@ -9,10 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from botocore.config import Config
-from moto.server import ThreadedMotoServer
 
 from regelate.adapters.jobstore.dynamodb import DynamoJobs
 from regelate.adapters.jobstore.record_json import from_json, to_json
@@ -20,6 +17,7 @@ from regelate.adapters.jobstore.sqlite import SqliteJobs
 from regelate.adapters.jobstore.sqs import SqsQueue
 from regelate.core.job import JobRecord, JobState, JobTotals, Origin
 from regelate.errors import Unavailable
+from tests.servers.moto_aws import aws_server, client, jobs_table
 
 Store = Any
 WEEK = 7 * 24 * 3600.0
@@ -27,22 +25,8 @@ WEEK = 7 * 24 * 3600.0
 
 @pytest.fixture(scope="module")
 def aws() -> Iterator[Callable[[str], Any]]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-
-    def client(service: str) -> Any:
-        return boto3.client(
-            service,
-            region_name="us-east-1",
-            endpoint_url=f"http://{host}:{port}",
-            aws_access_key_id="testing",
-            aws_secret_access_key="testing",
-            config=Config(retries={"total_max_attempts": 1}),
-        )
-
-    yield client
-    server.stop()
+    with aws_server() as endpoint:
+        yield lambda service: client(service, endpoint)
 
 
 @pytest.fixture(params=["sqlite", "dynamodb"])
@@ -50,14 +34,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, aws: Callable[[str], A
     if request.param == "sqlite":
         return SqliteJobs(tmp_path / "jobs.db", retention_seconds=WEEK)
     name = f"jobs-{abs(hash(tmp_path))}"
-    client = aws("dynamodb")
-    client.create_table(
-        TableName=name,
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
-    return DynamoJobs(name, retention_seconds=WEEK, client=client)
+    dynamodb = aws("dynamodb")
+    jobs_table(dynamodb, name)
+    return DynamoJobs(name, retention_seconds=WEEK, client=dynamodb)
 
 
 def job(store: Store, job_id: str = "job-1", ident: str = "db.t") -> JobRecord:
@@ -215,23 +194,18 @@ def test_a_dynamodb_table_that_is_missing_is_a_fault_with_a_name(aws: Callable[[
 
 
 def test_dynamodb_lets_its_ttl_remove_what_is_old(tmp_path: Path, aws: Callable[[str], Any]) -> None:
-    client, name = aws("dynamodb"), f"ttl-{abs(hash(tmp_path))}"
-    client.create_table(
-        TableName=name,
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
-    )
-    store = DynamoJobs(name, retention_seconds=WEEK, client=client)
+    dynamodb, name = aws("dynamodb"), f"ttl-{abs(hash(tmp_path))}"
+    jobs_table(dynamodb, name)
+    store = DynamoJobs(name, retention_seconds=WEEK, client=dynamodb)
     record = store.add(job(store))
-    (item,) = [i for i in client.scan(TableName=name)["Items"] if i["pk"]["S"].startswith("job#")]
+    (item,) = [i for i in dynamodb.scan(TableName=name)["Items"] if i["pk"]["S"].startswith("job#")]
     assert int(item["expires"]["N"]) == record.updated_ms // 1000 + int(WEEK)
 
 
 def test_a_message_that_is_sent_twice_arrives_once_and_a_table_has_one_at_a_time(aws: Callable[[str], Any]) -> None:
-    client = aws("sqs")
-    url = client.create_queue(QueueName="jobs.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
-    queue = SqsQueue(url, client=client)
+    sqs = aws("sqs")
+    url = sqs.create_queue(QueueName="jobs.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    queue = SqsQueue(url, client=sqs)
     record = JobRecord(
         job_id="job-1",
         tenant_id="t",
@@ -247,7 +221,7 @@ def test_a_message_that_is_sent_twice_arrives_once_and_a_table_has_one_at_a_time
     following = record.started(1, 2).continued("token", JobTotals(), "{}", 3)
     for sent in (record, record, following):
         queue.send(sent)
-    first = client.receive_message(QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["MessageGroupId"])["Messages"]
+    first = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["MessageGroupId"])["Messages"]
     bodies = [json.loads(message["Body"]) for message in first]
     assert bodies[0] == {"job_id": "job-1", "part": 1}
     queue.postpone(first[0]["ReceiptHandle"], 0)

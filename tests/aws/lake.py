@@ -28,6 +28,7 @@ class S3Lake:
         store: str | None = None,
         properties: Mapping[str, str] | None = None,
         storage: Mapping[str, object] | None = None,
+        jobs: Mapping[str, object] | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.s3 = client("s3", endpoint)
@@ -50,6 +51,7 @@ class S3Lake:
             tenants="*",
             catalogs={CATALOG: {name: text for name, text in catalog.items() if text}},
             storage={**PATIENCE, **(storage or {})},
+            jobs=jobs or {},
         )
 
     def users(self, writes: int = 5, table: str = "users") -> None:

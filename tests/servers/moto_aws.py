@@ -46,3 +46,13 @@ def aws_server() -> Iterator[str]:
 
 def client(service: str, endpoint: str) -> Any:
     return boto3.client(service, endpoint_url=endpoint, region_name=REGION, **KEYS)  # type: ignore[call-overload]
+
+
+def jobs_table(dynamodb: Any, name: str) -> None:
+    """Make the table of jobs as template.yaml does."""
+    dynamodb.create_table(
+        TableName=name,
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )

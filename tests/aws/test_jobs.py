@@ -1,0 +1,132 @@
+"""The seed's scenario on Glue and S3 through the worker: jobs in DynamoDB, messages of SQS, the handler of Lambda."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regelate.handler import make_handler
+from tests.aws.lake import S3Lake
+from tests.entrypoints.fakes import LambdaContext
+from tests.faults.stack import request
+from tests.servers.moto_aws import KEYS, REGION, client, jobs_table
+
+PROPERTIES = {"regelate.compaction.auto": "async"}
+
+
+@dataclass(frozen=True)
+class WorkerContext(LambdaContext):
+    def get_remaining_time_in_millis(self) -> int:
+        return 900_000
+
+
+class Cloud:
+    """A lake, and a queue whose messages the test hands to the worker as Lambda does."""
+
+    def __init__(self, folder: Path, endpoint: str) -> None:
+        self.sqs = client("sqs", endpoint)
+        self.queue = self.sqs.create_queue(QueueName="jobs.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+        jobs_table(client("dynamodb", endpoint), "jobs")
+        jobs = {"store": "dynamodb", "table": "jobs", "queue_url": self.queue}
+        self.lake = S3Lake(folder, endpoint, jobs=jobs)
+        self.stack = self.lake.stack
+        self._worker = make_handler(lambda: self.stack.application)
+
+    def messages(self) -> list[dict[str, Any]]:
+        """Take what waits, in the shape of Lambda's event."""
+        found = self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages", [])
+        return [
+            {
+                "messageId": message["MessageId"],
+                "receiptHandle": message["ReceiptHandle"],
+                "body": message["Body"],
+                "attributes": {"MessageGroupId": "group", "ApproximateReceiveCount": "1"},
+                "messageAttributes": {},
+                "eventSource": "aws:sqs",
+            }
+            for message in found
+        ]
+
+    def worked(self, messages: list[dict[str, Any]]) -> list[str]:
+        """Hand messages to the worker, delete those that it served, and return the ids of the others."""
+        answer = self._worker({"Records": messages}, WorkerContext())  # type: ignore[arg-type]
+        failed = [item["itemIdentifier"] for item in answer["batchItemFailures"]]
+        for message in messages:
+            if message["messageId"] not in failed:
+                self.sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=message["receiptHandle"])
+        return failed
+
+
+@pytest.fixture
+def cloud(aws: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    environ = {
+        "AWS_ENDPOINT_URL_DYNAMODB": aws,
+        "AWS_ENDPOINT_URL_SQS": aws,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_ACCESS_KEY_ID": KEYS["aws_access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": KEYS["aws_secret_access_key"],
+    }
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    return Cloud(tmp_path / "lake", aws)
+
+
+def test_the_fifth_write_submits_a_job_and_the_worker_makes_five_files_one(cloud: Cloud) -> None:
+    cloud.stack.create("users", {"id": "long!", "name": "string"}, properties=PROPERTIES)
+    writes = []
+    for number in range(5):
+        rows = [{"id": number * 10 + i, "name": f"user {i}"} for i in range(10)]
+        writes.append(cloud.stack.ok("WRITE", "users", records=rows))
+    assert [answer["compaction_recommended"] for answer in writes] == [False] * 4 + [True]
+    before = cloud.stack.rows("users", limit=100)
+    job_id = writes[4]["compaction_job_id"]
+    assert cloud.stack.ok("JOB_STATUS", job_id=job_id)["state"] == "QUEUED"
+    assert cloud.worked(cloud.messages()) == []
+    told = cloud.stack.ok("JOB_STATUS", job_id=job_id)
+    assert (told["state"], told["origin"], told["totals"]["files_compacted"]) == ("SUCCEEDED", "WRITE", 5)
+    stats = told["result"]["stats"]
+    assert (stats["files_before"], stats["files_after"]) == (5, 1)
+    assert cloud.stack.rows("users", limit=100) == before
+    assert cloud.messages() == []
+    assert cloud.stack.ok("COMPACT", "users")["status"] == "NOTHING_TO_DO"
+
+
+def test_row_40_a_message_that_is_delivered_twice_lands_once(cloud: Cloud) -> None:
+    cloud.lake.users()
+    status, answer = cloud.stack.post(request("COMPACT", "users", **{"async": True}))
+    assert (status, answer["status"]) == (202, "DELEGATED")
+    messages = cloud.messages()
+    assert cloud.worked(messages) == []
+    assert cloud.worked(messages) == []
+    operations = [s.summary.operation.value for s in cloud.lake.table().snapshots() if s.summary is not None]
+    assert operations == ["append"] * 5 + ["replace"]
+    assert cloud.lake.count() == {"count": 50, "sum_id": 1225}
+
+
+def test_a_sweep_of_the_schedule_submits_a_job_for_the_ill_table(cloud: Cloud) -> None:
+    cloud.lake.users()
+    swept = cloud.stack.invoke(request("SWEEP", health_below=100, time_budget_seconds=600))
+    assert (swept["jobs_submitted"], [found["table"] for found in swept["ranking"]]) == (1, ["default.users"])
+    assert cloud.worked(cloud.messages()) == []
+    told = cloud.stack.ok("JOB_STATUS", job_id=swept["ranking"][0]["job_id"])
+    assert (told["state"], told["totals"]["files_compacted"]) == ("SUCCEEDED", 5)
+    assert cloud.lake.count() == {"count": 50, "sum_id": 1225}
+
+
+def test_a_job_of_another_tenant_or_none_is_not_found(cloud: Cloud) -> None:
+    cloud.stack.refused(404, "JOB_NOT_FOUND", [], request("JOB_STATUS", job_id="job-0"))
+
+
+def test_a_message_waits_while_another_worker_holds_the_table(cloud: Cloud) -> None:
+    cloud.lake.users()
+    cloud.stack.post(request("COMPACT", "users", **{"async": True}))
+    store = cloud.stack.application.jobs.store  # type: ignore[union-attr]
+    lease = store.acquire("glue/default.users", "another", 60)
+    messages = cloud.messages()
+    assert cloud.worked(messages) == [messages[0]["messageId"]]
+    store.release(lease)
+    assert cloud.worked(messages) == []
+    assert cloud.stack.ok("COMPACT", "users")["status"] == "NOTHING_TO_DO"
