@@ -17,7 +17,7 @@ from regelate.core.waves import usable_seconds
 from regelate.operations import answers
 from regelate.operations.compaction import CompactCommand, CompactionTools, Status
 from regelate.operations.continuing import RanPart, RunPart, ran
-from regelate.operations.jobs import JobTools
+from regelate.operations.jobs import JobTools, running_job
 from regelate.operations.pacing import Pacing
 from regelate.ports import Clock, Telemetry
 from regelate.settings import Settings
@@ -91,9 +91,9 @@ class Compacting:
                 self._command(session, part)
             return answers.delegated(self.submit_job(address, part, Origin.REQUEST), "ASYNC")
         dry_run, jobs = bool(what.get("dry_run", False)), self.jobs
-        live = None if jobs is None or dry_run else jobs.store.live(lock_of(address.catalog, address.ident))
-        if live is not None:
-            return answers.delegated(live, "JOB_RUNNING")
+        running = None if jobs is None or dry_run else running_job(jobs, lock_of(address.catalog, address.ident))
+        if running is not None:
+            return answers.delegated(running, "JOB_RUNNING")
         how = How(
             pacing=_pacing(self.settings, options.get("time_budget_seconds"), seconds_left, self.clock.monotonic()),
             placement=_within(self.placement, seconds_left),

@@ -511,7 +511,7 @@ def test_a_table_can_switch_the_check_of_its_writes_off_or_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("enabled", "maybe"), ("auto", "sync"), ("automatic", "true"), ("verify", "loose")]
+    ("name", "value"), [("enabled", "maybe"), ("auto", "later"), ("automatic", "true"), ("verify", "loose")]
 )
 def test_a_check_property_that_nothing_reads_is_refused(name: str, value: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
@@ -528,3 +528,10 @@ def test_the_proof_is_the_requests_then_the_tables_then_the_configurations() -> 
     for asked, properties in (("loose", {}), (None, {"regelate.compaction.verify": "Strict"})):
         with pytest.raises(InvalidRequest, match=r"must be one of fast, strict"):
             resolve_verify(asked, properties, Verify.FAST)
+
+
+def test_what_a_write_does_is_the_tables_then_the_configurations() -> None:
+    table = {"regelate.compaction.auto": "sync"}
+    assert resolve_check(config=CheckPolicy()).auto is Auto.RECOMMEND
+    assert resolve_check(config=CheckPolicy(auto=Auto.ASYNC)).auto is Auto.ASYNC
+    assert resolve_check(table_properties=table, config=CheckPolicy(auto=Auto.ASYNC)).auto is Auto.SYNC

@@ -153,15 +153,28 @@ def test_what_has_ended_cannot_be_cancelled(stack: JobStack) -> None:
 
 def test_a_second_compact_meets_the_running_job(stack: JobStack) -> None:
     job_id = stack.submit()
-    for fields in ({}, {"async": True}, {"force": True}, {"time_budget_seconds": 5}):
-        status, answer = stack.post(request("COMPACT", "t", **fields))
-        assert (status, answer["status"], answer["job_id"]) == (202, "DELEGATED", job_id)
-    assert stack.ok("COMPACT", "t", dry_run=True)["status"] == "PLANNED"
     met: list[Any] = []
-    stack.application.after_group = lambda number: met.append(stack.post(request("COMPACT", "t"))[1]["job_id"])
+
+    def ask(number: int) -> None:
+        for fields in ({}, {"async": True}, {"force": True}, {"time_budget_seconds": 5}):
+            status, answer = stack.post(request("COMPACT", "t", **fields))
+            assert (status, answer["status"]) == (202, "DELEGATED")
+            met.append(answer["job_id"])
+        assert stack.ok("COMPACT", "t", dry_run=True)["status"] == "PLANNED"
+
+    stack.application.after_group = ask
     stack.work()
-    assert met == [job_id] * PARTITIONS
+    assert met == [job_id] * PARTITIONS * 4
     assert stack.ok("COMPACT", "t")["status"] == "NOTHING_TO_DO"
+
+
+def test_a_job_that_only_waits_keeps_nobody_from_compacting_and_finds_nothing_to_do_afterwards(stack: JobStack) -> None:
+    job_id = stack.submit()
+    assert stack.submit() == job_id
+    assert stack.ok("COMPACT", "t")["status"] == "COMPLETED"
+    stack.work()
+    told = stack.job(job_id)
+    assert (told["state"], told["result"]["status"]) == ("SUCCEEDED", "NOTHING_TO_DO")
 
 
 def test_row_40_a_message_that_comes_twice_or_late_lands_each_part_once(stack: JobStack) -> None:

@@ -65,6 +65,14 @@ def submit(tools: JobTools, record: JobRecord) -> JobRecord:
     return held
 
 
+def running_job(tools: JobTools, lock: str) -> JobRecord | None:
+    """Return the job that a worker is at on this table. One that only waits keeps nobody from compacting at once."""
+    job = tools.store.live(lock)
+    if job is None or job.state is JobState.QUEUED or not tools.store.held(lock):
+        return None
+    return job
+
+
 def changed(store: JobStore, job_id: str, how: Callable[[JobRecord], JobRecord]) -> JobRecord:
     """Store what `how` makes of a job, and make it again where somebody was faster; return the job as it is then.
 
