@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.core.options import (
+    Auto,
     CheckPolicy,
     CompactionDefaults,
     CompactOptions,
