@@ -154,6 +154,7 @@ class ExpiryChange:
 
 
 Change = SnapshotChange | ExpiryChange
+Progress = Callable[[int, int], None]
 
 
 class Committer(Protocol):
@@ -286,11 +287,7 @@ class RewriteEngine(Protocol):
 
     def achieved_ratio(self, group: FileGroup, policy: CompactionPolicy) -> float: ...
     def rewrite(
-        self,
-        groups: Sequence[FileGroup],
-        policy: CompactionPolicy,
-        *,
-        progress: Callable[[int, int], None] | None = None,
+        self, groups: Sequence[FileGroup], policy: CompactionPolicy, *, progress: Progress | None = None
     ) -> tuple[tuple[RewriteResult, ...], tuple[tuple[FileGroup, Exception], ...]]: ...
     def fingerprints(self, result: RewriteResult) -> tuple[Fingerprint, Fingerprint]: ...
 
