@@ -352,6 +352,30 @@ def test_a_file_that_cannot_be_deleted_keeps_its_entry_for_a_sweep(
     assert (loose_files(table), ledger(table)) == (set(), [])
 
 
+def test_a_merged_manifest_that_cannot_be_deleted_stops_no_write_and_is_swept(
+    application: HookedApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = {"commit.manifest.min-count-to-merge": "2"}
+    application.alter_table(address(IDENT), set_properties=merge, unset_properties=[])
+    write(application, 1, 2)
+    delete = PyArrowFileIO.delete
+
+    def refuses_manifests(io: PyArrowFileIO, location: str) -> None:
+        if str(location).endswith(".avro"):
+            raise PermissionError("read-only")
+        delete(io, location)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PyArrowFileIO, "delete", refuses_manifests)
+        write(application, 3, 4)
+    table = load(application)
+    assert [row[0] for row in rows(table)] == [1, 2, 3, 4]
+    assert len(loose_files(table)) == 1  # the manifest of the new files, which is part of a larger one
+    grow_old(table)
+    sweep(application)
+    assert (loose_files(table), ledger(table)) == (set(), [])
+
+
 # --- what a sweep may not touch ---------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, St
 from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetStatisticsUpdate
 from pyiceberg.types import LongType, NestedField, StringType
 
+from regelate.adapters.iceberg.quarantine import QuarantineLists
 from regelate.errors import Conflict, DataUnavailable, NotAllowed, NotFound, Unavailable
 from tests.adapters.test_expiry import NextMonth, ids, in_store, reachable
 from tests.deletes_writer import add_equality_deletes
@@ -170,6 +171,19 @@ def test_removed_refs_and_statistics_files_come_back_with_their_snapshots(lake: 
     assert [s.snapshot_id for s in table.metadata.partition_statistics] == [first]
 
 
+def test_an_undo_moves_no_ref_that_was_made_under_an_old_name_since(lake: Lake, table: Table) -> None:
+    first, second, *_ = ids(table)
+    with table.manage_snapshots() as manage:
+        manage.create_tag(second, "short", max_ref_age_ms=1)
+    undo_id = lake.expire(table, hours=1, keep=1, grace=None)["undo_id"]
+    (head,) = ids(table)
+    with table.manage_snapshots() as manage:
+        manage.create_tag(head, "short")
+    lake.undo(table, undo_id)
+    assert table.refresh().refs()["short"].snapshot_id == head
+    assert {first, second} < set(ids(table))
+
+
 def test_an_undo_after_the_grace_is_refused_and_deletes_nothing(lake: Lake, table: Table) -> None:
     undo_id = lake.expire(table, hours=1, grace=None)["undo_id"]
     age(table, 24.01)
@@ -282,6 +296,38 @@ def test_what_an_undo_needs_and_cannot_be_read_may_be_anything_so_nothing_goes(l
     manifest_list.unlink()  # gone for good: that snapshot cannot come back, and needs nothing
     lake.expire(table, hours=1, grace=0)
     assert stored_data(table) < before
+
+
+def test_a_list_whose_expiry_is_about_to_commit_is_not_dropped_by_another(
+    lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a grace a list is due at once: another run would find that all of it is alive, and be done with it."""
+    lake.compact(table, force=True, expire_snapshots=False)
+    other, commit = Lake(lake.folder), lake.catalog.commit_table
+
+    def beside(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        assert other.expire(table, grace=None)["files_deleted"] == 0
+        return commit(*arguments)
+
+    monkeypatch.setattr(lake.catalog, "commit_table", beside)
+    answer = lake.expire(table, hours=1, grace=0)
+    assert (answer["snapshots_expired"], answer["bytes_quarantined"], lists(table)) == (4, 0, {})
+    assert in_store(table) == reachable(table)
+
+
+def test_a_list_that_another_run_has_finished_meanwhile_is_no_fault(
+    lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = QuarantineLists.write
+
+    def beside(own: QuarantineLists, document: dict[str, Any]) -> None:
+        write(own, document)
+        if document["files"] is not None:
+            own.drop(document["undo_id"])
+
+    monkeypatch.setattr(QuarantineLists, "write", beside)
+    assert lake.expire(table, hours=1, grace=0)["files_deleted"] == 3
 
 
 def test_an_expiry_that_landed_under_a_conflict_keeps_its_list(

@@ -127,6 +127,34 @@ def test_a_manifest_that_holds_inputs_keeps_its_other_entries_as_they_were(lake:
     assert entry.status == ManifestEntryStatus.EXISTING
 
 
+def test_entries_that_are_written_anew_keep_the_numbers_of_their_snapshot(lake: Lake) -> None:
+    """An output has two: the data sequence number of its inputs, and the file's own, of the commit that brought it."""
+
+    def numbers() -> dict[str, tuple[int | None, ...]]:
+        found = live_entries(table.refresh())
+        return {e.data_file.file_path: (e.snapshot_id, e.sequence_number, e.file_sequence_number) for e in found}
+
+    table = lake.table(SCHEMA, batch(0) + batch(50, "y"), batch(10) + batch(60, "y"), spec=BY_P)
+    assert lake.compact(table, force=True)["stats"]["files_added"] == 2
+    outputs = numbers()
+    assert {n[1:] for n in outputs.values()} == {(2, 3)}
+    append(table, batch(20))
+    lake.compact(table, force=True, partition_filter={"p": "x"})
+    (kept,) = set(outputs) & set(numbers())  # of partition y; now an EXISTING entry of another manifest
+    assert numbers()[kept] == outputs[kept]
+    head = table.current_snapshot()
+    assert head is not None
+    entries = [e for m in head.manifests(table.io) for e in m.fetch_manifest_entry(table.io, discard_deleted=False)]
+    (gone,) = (e for e in entries if e.data_file.file_path in set(outputs) - {kept})
+    assert (gone.status, gone.sequence_number, gone.file_sequence_number) == (ManifestEntryStatus.DELETED, 2, 3)
+    with table.transaction() as transaction:
+        transaction.set_properties({"commit.manifest.min-count-to-merge": "2"})
+    before = numbers()
+    lake.write(table, [{"id": 99, "p": "z"}])
+    assert len(manifest_paths(table.refresh())) == 1
+    assert {path: n for path, n in numbers().items() if path in before} == before
+
+
 def test_branches_and_tags_and_mains_retention_are_unchanged_and_readable(lake: Lake) -> None:
     table = lake.table(SCHEMA, batch(0), batch(10))
     first, second = (s.snapshot_id for s in table.snapshots())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,9 +85,13 @@ def test_nothing_is_due_before_the_grace_and_the_time_of_an_undo_are_over(
         snapshot_ids=(),
         recorded_ms=NOW_MS,
         grace_ms=int(grace_hours * HOUR_MS),
+        files=(),
     )
     assert listed.is_due(NOW_MS + int(hours * HOUR_MS)) is due
     assert listed.undo_until_ms <= listed.deletable_ms
+    without_files = replace(listed, files=None)
+    assert without_files.is_due(NOW_MS + int(hours * HOUR_MS)) is (due and hours >= 0.25)
+    assert without_files.is_due(max(listed.deletable_ms, NOW_MS + HOUR_MS // 4))
 
 
 # --- orphan files -----------------------------------------------------------------------------------------------------

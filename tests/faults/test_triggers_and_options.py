@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from regelate.adapters.iceberg.snapshot import SnapshotReader
 from regelate.core.policy import MAX_TARGET_BYTES, MB
 from tests.faults.stack import Stack, request
 from tests.iceberg_tables import live_data_paths, rows
@@ -126,6 +127,22 @@ def test_row_62_a_table_property_that_cannot_be_is_refused_where_it_is_set(
         small.refused(400, "INVALID_OPTION", words, request("ALTER_TABLE", "t", set_properties={name: value}))
         body = request("CREATE_TABLE", "made", schema=columns, properties={name: value})
         small.refused(400, "INVALID_OPTION", words, body)
+
+
+def test_row_61_a_check_that_fails_in_whatever_way_spoils_no_write(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are in the table by then: who is told that they are not writes them twice."""
+
+    def surprise(*arguments: Any, **options: Any) -> Any:
+        raise ValueError("a bug, or a library's own error")
+
+    stack.create("t", {"id": "long!"})
+    monkeypatch.setattr(SnapshotReader, "read", surprise)
+    for number in range(INTERVAL + 1):
+        answer = stack.ok("WRITE", "t", records=[{"id": number}])
+        assert (answer["compaction_recommended"], answer["small_files_count"]) == (False, None)
+    assert rows(stack.table("default.t")) == [(number,) for number in range(INTERVAL + 1)]
 
 
 def test_row_62_a_property_that_another_program_set_wrong_spoils_no_write(stack: Stack) -> None:

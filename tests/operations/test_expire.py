@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from regelate.core.policy import RetentionPolicy
-from regelate.errors import CommitStateUnknown, Conflict, NotAllowed, NotFound
+from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotAllowed, NotFound
 from regelate.operations.attempt import MAX_RACES
 from regelate.operations.expire import expire_after_commit, expire_snapshots, finish_expiry, undo_expiry
 from regelate.operations.upkeep import remove_dangling_deletes, rewrite_manifests
@@ -131,6 +132,25 @@ def test_the_undo_of_an_expiry_that_never_landed_changes_nothing(table: MemoryTa
     version = table.version
     assert undo_expiry(MemoryCommitter(table), reclaimer, CountingClock(), undo_id).snapshot_ids == ()
     assert (table.version, reclaimer.lists) == (version, {})
+
+
+@pytest.mark.parametrize("what", ["a tag of an expired snapshot", "no main"])
+def test_a_ref_that_is_broken_after_the_commit_is_said_and_no_file_is_touched(table: MemoryTable, what: str) -> None:
+    reclaimer, oldest = MemoryReclaimer(), table.log[0].snapshot_id
+    committer = MemoryCommitter(table)
+
+    def break_it() -> None:
+        if what == "no main":
+            table.head_id = None
+        else:
+            table.tags["made-meanwhile"] = oldest
+
+    committer.before_look.append(break_it)
+    with pytest.raises(InvariantViolated) as caught:
+        expire_snapshots(committer, reclaimer, LATER, replace(POLICY, grace_ms=0))
+    assert (caught.value.code, caught.value.status) == ("REFS_BROKEN", 500)
+    assert reclaimer.deleted == []
+    assert [listed.files for listed in reclaimer.lists.values()] == [None]
 
 
 @pytest.mark.parametrize("name", ["expire", "undo", "manifests", "dangling"])

@@ -9,6 +9,8 @@ from regelate.core.reachability import StoredFile, plan_reclaim
 
 UNDO_ALLOWANCE_MS = 15 * 60 * 1000
 """Nothing is deleted for so long after the grace: an undo that began within it has then long ended."""
+COMMIT_ALLOWANCE_MS = 15 * 60 * 1000
+"""A list without files is left alone for so long: its expiry may be about to commit, and would find no list then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,8 @@ class Quarantine:
 
     @property
     def deletable_ms(self) -> int:
-        return self.undo_until_ms + min(UNDO_ALLOWANCE_MS, self.grace_ms)
+        after_undo = self.undo_until_ms + min(UNDO_ALLOWANCE_MS, self.grace_ms)
+        return after_undo if self.files is not None else max(after_undo, self.recorded_ms + COMMIT_ALLOWANCE_MS)
 
     def is_due(self, now_ms: int) -> bool:
         """Say whether its files may be deleted; `now_ms` is the store's time."""

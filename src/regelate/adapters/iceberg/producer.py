@@ -8,6 +8,7 @@ same commit (law 6), and manifests without any of the removed files carried over
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections import defaultdict
@@ -45,6 +46,8 @@ from regelate.adapters.iceberg.upkeep import write_group
 from regelate.core.table import MAIN_BRANCH
 from regelate.errors import Conflict, InvariantViolated
 from regelate.ports import Ledger, SnapshotChange
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -141,10 +144,17 @@ class SnapshotProducer:
         return max(int(time.time() * 1000), head.timestamp_ms if head else 0, self._metadata.last_updated_ms + 1)
 
     def _drop_merged(self, files: ManifestFiles, named: set[str]) -> None:
-        """Delete manifests of this attempt that were merged into others: no list will ever name them."""
+        """Delete manifests of this attempt that were merged into others: no list will ever name them.
+
+        One that cannot be deleted is left to a sweep: it does not keep the attempt from being made.
+        """
         for path in [p for p in files.written if p not in named]:
-            self._table.io.delete(path)
             files.written.remove(path)
+            try:
+                self._table.io.delete(path)
+            except Exception as error:  # noqa: BLE001
+                log.warning("cannot delete the merged manifest %s: %s", path, error)
+                self._ledger.owe()
 
     def _requirements(self, head: Snapshot | None) -> tuple[TableRequirement, ...]:
         return (

@@ -67,7 +67,7 @@ class SnapshotReclaimer:
 
     def list_files(self, undo_id: str) -> Quarantine:
         """Complete a list with the files that its snapshots reached and the latest metadata does not, and return it."""
-        document = self._lists.read(undo_id)
+        document = self._recorded.get(undo_id) or self._lists.read(undo_id)
         files = self._unreached(self._reached_by(document))
         self._lists.write(with_files(document, files))
         return Quarantine(
@@ -75,7 +75,7 @@ class SnapshotReclaimer:
             table_uuid=document["table_uuid"],
             metadata_location=document["metadata_location"],
             snapshot_ids=tuple(s["snapshot-id"] for s in document["snapshots"]),
-            recorded_ms=self._lists.recorded_ms(undo_id),
+            recorded_ms=self._lists.recorded_ms(undo_id) if document["grace_ms"] else 0,  # it may be finished by now
             grace_ms=document["grace_ms"],
             files=files,
         )
