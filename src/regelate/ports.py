@@ -247,8 +247,7 @@ class Ledger(Protocol):
 class Ledgers(Protocol):
     """The ledger entries of every run of one table, and what has become of the files that they name.
 
-    `facts` looks at the table anew; `referenced` speaks of the table as `facts` last saw it. `delete` returns the paths
-    that are gone.
+    `facts` looks at the table anew, `referenced` speaks of what it last saw. `delete` returns the paths that are gone.
     """
 
     def entries(self) -> tuple[LedgerEntry, ...]: ...
@@ -305,8 +304,7 @@ class Reclaimer(Protocol):
 
     Reachability counts over all snapshots of the latest metadata, so over every ref (law 10). `now_ms` is the store's
     time. `record` writes the list of an expiry on the head last seen, before its commit; `list_files` completes it
-    afterwards, so that a crash between the two leaves a list without files and no file without a list. `needed`: what
-    undoing these expiries takes, beyond what the latest metadata reaches; more than they list.
+    afterwards: a crash leaves no file without a list. `needed`: what undoing takes that the latest metadata lacks.
     """
 
     def check_allowed(self) -> None: ...
