@@ -429,6 +429,24 @@ def test_nothing_is_deleted_where_gc_is_disabled(dead: HookedApplication) -> Non
     assert files(load(dead)) == before
 
 
+def test_an_entry_whose_write_failed_halfway_goes_with_its_run(application: HookedApplication) -> None:
+    """The store took it, and answered 503."""
+    table = load(application)
+
+    class Halfway(PyArrowFileIO):
+        def new_output(self, location: str) -> Any:
+            local_path(location).parent.mkdir(parents=True, exist_ok=True)
+            local_path(location).write_text('{"format":1,')
+            raise OSError("503 SlowDown")
+
+    run = RunLedger(Halfway(), f"{table.location()}/metadata", table_uuid="u", run="r")
+    with pytest.raises(Unavailable):
+        run.record(["file:///x"])
+    assert len(ledger(table)) == 1
+    run.close()
+    assert ledger(table) == []
+
+
 def test_a_drop_with_purge_takes_what_dead_runs_left_and_their_entries(dead: HookedApplication) -> None:
     table = load(dead)
     dead.drop_table(address(IDENT), purge=True)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
+from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.orphans import TableOrphans
+from regelate.adapters.iceberg.reached import reached_by
 from regelate.adapters.iceberg.store import ObjectStore
-from regelate.errors import Conflict, InvalidRequest, NotAllowed, RegelateError
+from regelate.errors import Conflict, InvalidRequest, NotAllowed, RegelateError, Unavailable
 from tests.adapters.test_expiry import NextMonth, ids
 from tests.adapters.test_quarantine import statistics
 from tests.deletes_writer import add_position_deletes, remove_file
@@ -323,5 +327,38 @@ def test_the_age_is_the_stores_not_ours(lake: Lake, table: Table, monkeypatch: p
     orphan = stray(table, "data/young.parquet", hours=1)
     assert remove(lake, table)["young_files"] == 1
     monkeypatch.setattr(ObjectStore, "now_ms", lambda *_: int((time.time() + 80 * HOUR_SECONDS) * 1000))
+    assert remove(lake, table)["files_deleted"] == 1
+    assert orphan not in stored_files(table)
+
+
+def test_whoever_asks_for_the_stores_time_clears_what_another_left_who_died_asking(table: Table) -> None:
+    own = folder(table) / "metadata" / "regelate"
+    for name, hours in (("clock-old", 25), ("quarantine/clock-old", 25), ("ledger/clock-young", 23), ("x.json", 99)):
+        stray(table, f"metadata/regelate/{name}", hours=hours)
+    ObjectStore(table.io).now_ms(f"{table.location()}/metadata/regelate")
+    assert {str(p.relative_to(own)) for p in own.rglob("*") if p.is_file()} == {"ledger/clock-young", "x.json"}
+
+
+def test_a_storage_that_does_not_answer_says_nothing_about_a_manifest(table: Table) -> None:
+    """Found by the simulator: an expiry took manifests for lost that were only out of reach, and forgot their files."""
+
+    class Busy(PyArrowFileIO):
+        def new_input(self, location: str) -> Any:
+            raise OSError("503 SlowDown")
+
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    manifest = snapshot.manifests(table.io)[0]
+    with pytest.raises(Unavailable) as caught:
+        ManifestReader().entries(Busy(), manifest)
+    assert (caught.value.code, caught.value.status) == ("STORAGE_UNAVAILABLE", 503)
+    with pytest.raises(Unavailable):
+        reached_by(Busy(), ManifestReader(), [snapshot])
+
+
+def test_a_quarantine_list_that_was_cut_off_stops_no_removal(lake: Lake, table: Table) -> None:
+    orphan = stray(table, "data/old.parquet")
+    cut = stray(table, "metadata/regelate/quarantine/7.json", hours=0)
+    (folder(table) / cut).write_text('{"format":1,"undo_id":"7","table_uu')
     assert remove(lake, table)["files_deleted"] == 1
     assert orphan not in stored_files(table)

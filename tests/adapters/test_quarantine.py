@@ -16,6 +16,7 @@ from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetStatisticsUp
 from pyiceberg.types import LongType, NestedField, StringType
 
 from regelate.adapters.iceberg.quarantine import QuarantineLists
+from regelate.adapters.iceberg.reclaim import SnapshotReclaimer
 from regelate.errors import Conflict, DataUnavailable, NotAllowed, NotFound, Unavailable
 from tests.adapters.test_expiry import NextMonth, ids, in_store, reachable
 from tests.deletes_writer import add_equality_deletes
@@ -46,6 +47,10 @@ def age(table: Table, hours: float) -> None:
     folder = local_path(table.location()) / "metadata" / "regelate" / "quarantine"
     for path in folder.glob("*.json"):
         found = path.stat().st_mtime - hours * HOUR_SECONDS
+        document = json.loads(path.read_text())
+        if "recorded_ms" in document:
+            document["recorded_ms"] -= int(hours * HOUR_SECONDS * 1000)
+            path.write_text(json.dumps(document))
         os.utime(path, (found, found))
 
 
@@ -239,15 +244,14 @@ def test_a_file_in_an_old_list_and_a_young_one_waits_for_the_young_one(lake: Lak
     """An undo that died before it dropped the list, and then the same snapshots expired again."""
     folder = local_path(table.location()) / "metadata" / "regelate" / "quarantine"
     first = lake.expire(table, hours=1, grace=None)["undo_id"]
-    text = (folder / f"{first}.json").read_text()
+    old = {**json.loads((folder / f"{first}.json").read_text()), "recorded_ms": 0}
     lake.undo(table, first)
     with table.refresh().manage_snapshots() as manage:
         for name in [n for n in table.refs() if n.startswith("undo-")]:
             manage.remove_tag(name)
     young = lake.expire(table, hours=1, grace=None)
     assert (young["snapshots_expired"], young["files_deleted"]) == (4, 0)
-    (folder / f"{first}.json").write_text(text)
-    os.utime(folder / f"{first}.json", (0, 0))
+    (folder / f"{first}.json").write_text(json.dumps(old))
     assert lake.expire(table, hours=1, grace=None)["files_deleted"] == 0
     assert set(lists(table)) == {first, young["undo_id"]}
     assert lake.undo(table, young["undo_id"])["snapshots_restored"] == 4
@@ -366,6 +370,71 @@ def test_an_expiry_that_died_before_its_list_was_complete_is_finished_by_the_nex
     age(table, 25)
     assert lake.expire(table, grace=None)["files_deleted"] == 3
     assert in_store(table) == reachable(table)
+
+
+def test_what_an_undo_needs_is_not_deleted_by_a_later_expiry_with_a_shorter_grace(lake: Lake, table: Table) -> None:
+    """The first expiry lists no file that younger snapshots need as well; the second takes those snapshots."""
+    with table.manage_snapshots() as manage:
+        manage.create_tag(table.snapshots()[2].snapshot_id, "kept")
+    early = lake.expire(table, hours=1, grace=None)
+    assert len(early["snapshot_ids"]) == 2
+    with table.refresh().manage_snapshots() as manage:
+        manage.remove_tag("kept")
+    table.refresh().delete("id >= 0")
+    lake.expire(table, hours=1, keep=1, grace=0)
+    assert lake.undo(table, early["undo_id"])["snapshots_restored"] == 2
+    assert sorted(len(rows(table.refresh(), i)) for i in early["snapshot_ids"]) == [2, 4]
+
+
+@pytest.mark.parametrize("content", ["", '{"format":1,"undo_id":"7","table_uu'])
+def test_a_list_that_was_cut_off_stops_nobody_and_is_dropped_later(lake: Lake, table: Table, content: str) -> None:
+    """Its expiry died while it wrote it, so nobody was told of an undo."""
+    lake.expire(table, hours=1, grace=None)
+    folder = local_path(table.location()) / "metadata" / "regelate" / "quarantine"
+    cut = folder / "7.json"
+    cut.write_text(content)
+    assert lake.expire(table, hours=1, grace=None)["files_deleted"] == 0
+    assert cut.exists()
+    os.utime(cut, (0, 0))
+    lake.expire(table, hours=1, grace=None)
+    assert not cut.exists()
+    assert len(lists(table)) == 1
+
+
+def test_a_list_that_another_finished_meanwhile_is_written_anew_and_can_not_be_undone(
+    lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was out of touch for hours between its commit and its list of files."""
+    shipped = SnapshotReclaimer.list_files
+
+    def hours_later(reclaimer: SnapshotReclaimer, undo_id: str) -> Any:
+        (local_path(table.location()) / "metadata" / "regelate" / "quarantine" / f"{undo_id}.json").unlink()
+        return shipped(reclaimer, undo_id)
+
+    monkeypatch.setattr(SnapshotReclaimer, "list_files", hours_later)
+    done = lake.expire(table, hours=1, grace=None)
+    assert done["snapshots_expired"] == 3
+    with pytest.raises(Conflict, match="UNDO_EXPIRED"):
+        lake.undo(table, done["undo_id"])
+    lake.expire(table, hours=1, grace=None)
+    assert (lists(table), in_store(table)) == ({}, reachable(table))
+
+
+def test_completing_a_list_does_not_move_the_time_of_its_grace(
+    lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who read the list before has another time in mind, and may delete by it."""
+    shipped = SnapshotReclaimer.list_files
+
+    def hours_later(reclaimer: SnapshotReclaimer, undo_id: str) -> Any:
+        path = local_path(table.location()) / "metadata" / "regelate" / "quarantine" / f"{undo_id}.json"
+        os.utime(path, (1_000_000, 1_000_000))
+        return shipped(reclaimer, undo_id)
+
+    monkeypatch.setattr(SnapshotReclaimer, "list_files", hours_later)
+    done = lake.expire(table, hours=1, grace=None)
+    assert done["undo_until"] == "1970-01-13T13:46:40Z"
+    assert [listed["recorded_ms"] for listed in lists(table).values()] == [1_000_000_000]
 
 
 def test_an_expiry_that_never_landed_leaves_no_list(lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

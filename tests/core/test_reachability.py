@@ -88,6 +88,9 @@ def test_nothing_is_due_before_the_grace_and_the_time_of_an_undo_are_over(
         files=(),
     )
     assert listed.is_due(NOW_MS + int(hours * HOUR_MS)) is due
+    under_way = replace(listed, files=None)
+    assert under_way.is_due(NOW_MS + int(hours * HOUR_MS)) is (due and hours >= 0.25)
+    assert under_way.is_due(NOW_MS + 25 * HOUR_MS)
     assert listed.undo_until_ms <= listed.deletable_ms
     without_files = replace(listed, files=None)
     assert without_files.is_due(NOW_MS + int(hours * HOUR_MS)) is (due and hours >= 0.25)

@@ -10,7 +10,14 @@ import pytest
 from regelate.core.policy import RetentionPolicy
 from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotAllowed, NotFound
 from regelate.operations.attempt import MAX_RACES
-from regelate.operations.expire import expire_after_commit, expire_snapshots, finish_expiry, undo_expiry
+from regelate.operations.expire import (
+    Expired,
+    Reclaimed,
+    expire_after_commit,
+    expire_snapshots,
+    finish_expiry,
+    undo_expiry,
+)
 from regelate.operations.upkeep import remove_dangling_deletes, rewrite_manifests
 from regelate.ports import Head
 from tests.operations.fakes import CountingClock, MemoryCommitter, MemoryReclaimer, MemoryTable
@@ -57,6 +64,55 @@ def test_when_nobody_knows_whether_it_landed_the_list_stays(table: MemoryTable) 
     assert len(reclaimer.lists) == 1
     reclaimer.store_ms = 25 * HOUR_MS
     assert finish_expiry(reclaimer).files_deleted == 3
+
+
+def test_an_expiry_that_landed_under_a_conflict_forgets_no_file(table: MemoryTable) -> None:
+    reclaimer = MemoryReclaimer()
+    expire_snapshots(MemoryCommitter(table, script=["lost-as-conflict"]), reclaimer, LATER, POLICY)
+    assert (len(table.log), len(reclaimer.lists)) == (1, 1)
+    reclaimer.store_ms = 25 * HOUR_MS
+    assert finish_expiry(reclaimer).files_deleted == 3
+
+
+def test_an_expiry_without_a_grace_spares_what_an_undo_of_another_needs(table: MemoryTable) -> None:
+    """Two run at once: what the first has promised to bring back is not deleted by the second."""
+    reclaimer = MemoryReclaimer()
+    first: list[Expired] = []
+
+    def overtaken() -> None:
+        first.append(expire_snapshots(MemoryCommitter(table), reclaimer, LATER, POLICY))
+
+    at_once = RetentionPolicy(max_snapshot_age_ms=1, grace_ms=0)
+    committer = MemoryCommitter(table, script=["dead"], meanwhile=[overtaken])
+    assert expire_snapshots(committer, reclaimer, LATER, at_once).files_deleted == 0
+    undo_id = first[0].undo_id
+    assert undo_id is not None
+    assert len(undo_expiry(MemoryCommitter(table), reclaimer, CountingClock(), undo_id).snapshot_ids) == 3
+
+
+def test_an_expiry_under_way_is_not_finished_by_another(table: MemoryTable) -> None:
+    reclaimer = MemoryReclaimer()
+    found: list[Reclaimed] = []
+    at_once = RetentionPolicy(max_snapshot_age_ms=1, grace_ms=0)
+    committer = MemoryCommitter(table, meanwhile=[lambda: found.append(finish_expiry(reclaimer))])
+    done = expire_snapshots(committer, reclaimer, LATER, at_once)
+    assert [(r.lists, r.waiting) for r in found] == [(0, 1)]
+    assert done.files_deleted == 3
+
+
+def test_an_undo_looks_at_the_clock_before_every_attempt(table: MemoryTable) -> None:
+    reclaimer = MemoryReclaimer()
+    done = expire_snapshots(MemoryCommitter(table), reclaimer, LATER, POLICY)
+    assert done.undo_id is not None
+
+    def a_day_later() -> None:
+        reclaimer.store_ms = 24 * HOUR_MS + 1
+        table.append("b", [9])
+
+    committer = MemoryCommitter(table, script=["refused"], meanwhile=[a_day_later])
+    with pytest.raises(Conflict) as caught:
+        undo_expiry(committer, reclaimer, CountingClock(), done.undo_id)
+    assert caught.value.code == "UNDO_EXPIRED"
 
 
 def test_the_second_phase_deletes_what_is_due_and_unreachable_and_nothing_else(table: MemoryTable) -> None:

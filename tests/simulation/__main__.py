@@ -8,6 +8,7 @@ import os
 import sys
 from contextlib import nullcontext
 
+from tests.simulation import coverage
 from tests.simulation.mutations import KNOWN_SEEDS, MUTATIONS
 from tests.simulation.runner import Failure, Result, default_processes, run_chunk, run_seed, run_seeds, shrink
 
@@ -27,7 +28,10 @@ def main() -> int:
     _show(result)
     for failure in result.failures:
         _show_failure(failure, options.mutation)
-    return 1 if result.failures else 0
+    missed = coverage.uncovered(result.events) if result.seeds >= coverage.SEEDS_TO_COVER else ()
+    if missed:
+        print(f"\nnever met, or without effect: {', '.join(missed)}")
+    return 1 if result.failures or missed else 0
 
 
 def _environment() -> dict[str, str]:
@@ -52,7 +56,8 @@ def _options() -> argparse.Namespace:
 def _show(result: Result) -> None:
     rate = result.seeds / result.seconds if result.seconds else 0.0
     print(f"{result.seeds} seeds in {result.seconds:.0f} s ({rate:.1f} a second), {len(result.failures)} failed")
-    for event, count in sorted(result.events.items()):
+    print(coverage.table(result.events))
+    for event, count in coverage.others(result.events).items():
         print(f"{count:10,} {event}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyiceberg.table.metadata import TableMetadata
@@ -21,7 +21,9 @@ ModelRows = dict[int, tuple[Row, Home]]
 """What a branch holds: row id -> the row, and the partition (of one spec) that it lives in."""
 Intent = Callable[[ModelRows], ModelRows]
 
-MAINTENANCE = {"compact", "expire", "maintain", "rewrite-manifests"}
+OWN_FOLDER = "/regelate/"
+REPLACES = {"compact", "manifests", "dangling", "undo"}
+MAINTENANCE = {"compact", "expire", "manifests", "dangling"}
 
 
 @dataclass
@@ -47,6 +49,10 @@ class Auditor:
     ever_referenced: set[str] = field(default_factory=set)
     ref_ages_ms: dict[str, int] = field(default_factory=dict)
     """How old a ref may grow, by the name of the actor who expires."""
+    needed_by_gone: dict[int, set[str]] = field(default_factory=dict)
+    """What readers of an expired snapshot would need."""
+    promised: list[tuple[int, int]] = field(default_factory=list)
+    """Expired snapshots that somebody was told he can bring back, and until when (the store's time)."""
 
     def __post_init__(self) -> None:
         self._io = PlainIO(self.store)
@@ -70,21 +76,22 @@ class Auditor:
             self._new_snapshot(before, after, snapshot.snapshot_id, actor)
         gone = known - {s.snapshot_id for s in after.snapshots}
         if gone and not new:
-            self.events["commit expire"] += 1
+            self.events[f"took {'expire' if actor.kind == 'expire' else 'expire after compact'}"] += 1
             self.events["snapshots expired"] += len(gone)
         for snapshot_id in gone if self.server.kind is not CatalogKind.HEAD_ONLY else ():
-            self.photographs.pop(snapshot_id)
+            self.needed_by_gone[snapshot_id] = self.photographs.pop(snapshot_id).paths
         self._check_refs(before, after, actor, bool(new))
         if after.format_version > 1 and after.last_sequence_number < before.last_sequence_number:
             raise Broken("the sequence number went back")
 
     def _back_again(self, after: TableMetadata, snapshot: Snapshot) -> None:
-        """An undone expiry brings back snapshots as they were."""
+        """An undone expiry brings back snapshots as they were; the promise is kept then."""
+        self.promised = [(i, until_ms) for i, until_ms in self.promised if i != snapshot.snapshot_id]
         seen = photograph(after, snapshot, self.store, self._io, self._reader)
         self._check_rows(seen, self.expected[snapshot.snapshot_id], after, f"{snapshot.snapshot_id} came back")
         self._check_files(seen)
         self.photographs[snapshot.snapshot_id] = seen
-        self.events["snapshots brought back"] += 1
+        self.events["took undo"] += 1
 
     def _new_snapshot(self, before: TableMetadata, after: TableMetadata, snapshot_id: int, actor: Actor) -> None:
         snapshot = after.snapshot_by_id(snapshot_id)
@@ -95,12 +102,14 @@ class Auditor:
         parent_id = old.snapshot_id if old is not None else None
         seen = photograph(after, snapshot, self.store, self._io, self._reader)
         operation = snapshot.summary.operation.value
-        self.events[f"commit {actor.kind}"] += 1
         run_id = snapshot.summary.additional_properties.get(RUN_ID)
         if run_id in self.landed:
             raise Broken(f"{run_id} landed twice: {self.landed[run_id]} and now {snapshot_id} by {actor.name}")
-        if actor.kind == "compact" and operation != "replace":
-            raise Broken(f"a compaction came as {operation}: law 2")
+        if actor.kind in REPLACES and operation != "replace":
+            raise Broken(f"{actor.name} came as {operation}: law 2")
+        if actor.kind == "compact":
+            beside = [a for a in self.server.scheduler.running if a.kind == "compact" and a is not actor]
+            self.events["took two compactors"] += bool(beside)
         parent = self.photographs.get(parent_id) if parent_id is not None else None
         model = self._after(actor, operation, self.rows_of(parent_id), parent, seen, after)
         self.expected[snapshot_id] = model
@@ -108,6 +117,7 @@ class Auditor:
         self.ever_referenced |= seen.paths
         self._check_rows(seen, model, after, f"{actor.name} committed {operation}")
         self._check_files(seen)
+        _check_numbers(seen, parent)
         _check_totals(seen, snapshot.summary.additional_properties)
         if snapshot.sequence_number is not None and snapshot.sequence_number <= before.last_sequence_number:
             raise Broken(f"sequence number {snapshot.sequence_number} after {before.last_sequence_number}")
@@ -187,18 +197,37 @@ class Auditor:
         if old != new:
             self.events["refs taken by expiry on REST"] += 1
 
+    def promise(self, snapshot_ids: Iterable[int], until_ms: int) -> None:
+        """Somebody was told that an expiry can be undone until then."""
+        self.promised += [(i, until_ms) for i in snapshot_ids]
+
     def about_to_delete(self, path: str, who: str) -> None:
         metadata = self.server.metadata
-        if path == self.server.location:
-            raise Broken(f"{who} deletes the table's metadata file")
+        if path == self.server.location or path in (e.metadata_file for e in metadata.metadata_log):
+            raise Broken(f"{who} deletes {path}, a metadata file of the table")
         for snapshot in metadata.snapshots:
             if path in self.photographs[snapshot.snapshot_id].paths:
                 raise Broken(f"{who} deletes {path}, which snapshot {snapshot.snapshot_id} needs")
+        now_ms = self.server.scheduler.now_ms + self.store.skew_ms
+        for snapshot_id, until_ms in self.promised:
+            if now_ms <= until_ms and path in self.needed_by_gone.get(snapshot_id, ()):
+                raise Broken(f"{who} deletes {path}, which an undo of {snapshot_id} needs until {until_ms}")
         self.events["objects deleted"] += 1
 
     def unreferenced(self, maker: str) -> list[str]:
-        """Return objects of one maker that exist and never were part of the table."""
-        return [path for path in self.store.made_by(maker) if path not in self.ever_referenced]
+        """Return objects of one maker that exist and never were part of the table, but for notes of the service."""
+        known = self.ever_referenced | self.server.locations
+        return [path for path in self.store.made_by(maker) if path not in known and OWN_FOLDER not in path]
+
+
+def _check_numbers(seen: Photograph, parent: Photograph | None) -> None:
+    """A file keeps its data sequence number for as long as it lives."""
+    if parent is None:
+        return
+    now, then = {**seen.data_files, **seen.delete_files}, {**parent.data_files, **parent.delete_files}
+    moved = [p for p in now.keys() & then.keys() if now[p].sequence_number != then[p].sequence_number]
+    if moved:
+        raise Broken(f"{sorted(moved)[0]} has another sequence number than before")
 
 
 def _check_totals(seen: Photograph, summary: Mapping[str, str]) -> None:

@@ -1,8 +1,9 @@
 """A catalog in memory: metadata really written as JSON, and one compare-and-swap per commit.
 
-Three kinds: `sql` checks every requirement against the latest metadata (so do Glue and others in this process), `rest`
-knows only the requirements of the REST specification and keeps parent ids when snapshots go, as Iceberg's Java does;
-`head-only` shows no history (Nessie, trap T16).
+Three kinds: with `sql` the client itself checks every requirement, writes the metadata file through PyIceberg's own
+staging and swaps the pointer (so do Glue and others in this process); `rest` knows only the requirements of the REST
+specification and keeps parent ids when snapshots go, as Iceberg's Java does; `head-only` shows no history (Nessie,
+trap T16).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.exceptions import (
     BadRequestError,
     CommitFailedException,
@@ -30,6 +31,9 @@ from tests.simulation.weather import CatalogFault, Weather
 
 IDENT = ("lake", "t")
 LOCATION = "sim://lake/t"
+Requirements = tuple[TableRequirement, ...]
+Updates = tuple[TableUpdate, ...]
+Landing = Callable[[], None]
 
 
 class CatalogKind(Enum):
@@ -48,6 +52,8 @@ class Server:
         self.metadata: TableMetadata
         self.location = ""
         self.version = -1
+        self.locations: set[str] = set()
+        """Every metadata file that the pointer has ever named."""
         self.late: list[Callable[[], None]] = []
         """Requests that are still under way although their sender got an error."""
         self.on_commit: Callable[[TableMetadata, TableMetadata, Actor], None] = lambda before, after, actor: None
@@ -55,9 +61,7 @@ class Server:
     def create(self, metadata: TableMetadata) -> None:
         self.metadata = self._stored(metadata.model_copy(update={"last_updated_ms": self.scheduler.now_ms}))
 
-    def commit(
-        self, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...], actor: Actor
-    ) -> None:
+    def commit(self, requirements: Requirements, updates: Updates, actor: Actor) -> None:
         """Check and apply in one go. Errors: CommitFailedException; BadRequestError for what makes no sense."""
         base, base_location = self.metadata, self.location
         for requirement in requirements:
@@ -68,10 +72,22 @@ class Server:
             after = update_table_metadata(base, updates, metadata_location=base_location)
         except ValueError as error:
             raise BadRequestError(str(error)) from error
-        if after == base:
-            return
-        self.metadata = self._stored(after.model_copy(update=self._shape(base, after)))
-        self.on_commit(base, self.metadata, actor)
+        if after != base:
+            self.metadata = self._stored(self.shaped(base, after))
+            self.on_commit(base, self.metadata, actor)
+
+    def swap(self, base_location: str, metadata: TableMetadata, location: str, actor: Actor) -> None:
+        """Let the pointer name a file that the client has written, if it still is what the client started from."""
+        if self.location != base_location:
+            raise CommitFailedException("the pointer has moved")
+        base = self.metadata
+        self.version += 1
+        self.metadata, self.location = metadata, location
+        self.locations.add(location)
+        self.on_commit(base, metadata, actor)
+
+    def shaped(self, base: TableMetadata, after: TableMetadata) -> TableMetadata:
+        return after.model_copy(update=self._shape(base, after))
 
     def _shape(self, base: TableMetadata, after: TableMetadata) -> dict[str, Any]:
         times = [s.timestamp_ms for s in after.snapshots]
@@ -92,6 +108,7 @@ class Server:
     def _stored(self, metadata: TableMetadata) -> TableMetadata:
         self.version += 1
         self.location = f"{LOCATION}/metadata/{self.version:05d}-{uuid.uuid4()}.metadata.json"
+        self.locations.add(self.location)
         text = metadata.model_dump_json()
         self.store.put(self.location, text.encode(), self.scheduler.now_ms, "server")
         return TableMetadataUtil.parse_raw(text)
@@ -101,7 +118,7 @@ class _Client(Catalog):
     """The catalog as one actor reaches it."""
 
     def __init__(self, server: Server, io: ActorIO, weather: Weather, actor: Actor) -> None:
-        super().__init__("sim")
+        Catalog.__init__(self, "sim")
         self._server = server
         self._io = io
         self._weather = weather
@@ -112,43 +129,62 @@ class _Client(Catalog):
         self._step("load table", crashes=fault.value == "crash")
         if self._actor.unreachable_looks:
             self._actor.unreachable_looks -= 1
+            self._weather.events["took no route to the catalog"] += 1
             raise ConnectionError("no route")
         if fault.value not in ("none", "slow", "crash"):
             raise ServiceUnavailableError("503")
         return Table(IDENT, self._server.metadata, self._server.location, self._io, self)
 
-    def commit_table(
-        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> CommitTableResponse:
-        fault = self._weather.catalog(self._actor)
-        slow = self._actor.is_ours and not self._weather.is_over
-        wait_ms = self._actor.rng.choice((0, 0, 200, 2_000)) if slow else 0
-        self._step("commit", crashes=fault is CatalogFault.CRASH, wait_ms=wait_ms)
-        actor, server = self._actor, self._server
-        if fault in (CatalogFault.ERROR, CatalogFault.LATE):
-            actor.unknown_attempts += 1
-        if fault in (CatalogFault.ERROR, CatalogFault.LATE, CatalogFault.LOST_RESPONSE):
-            actor.unreachable_looks = actor.rng.choice((0, 0, 0, 1, 6))
-        if fault is CatalogFault.ERROR:
-            raise self._actor.rng.choice((ServiceUnavailableError("503"), ConnectionError("reset"), ServerError("500")))
-        if fault is CatalogFault.REFUSED:
-            raise CommitFailedException("somebody else was first")
-        if fault is CatalogFault.LATE:
-            server.late.append(lambda: server.commit(requirements, updates, actor))
-            raise CommitStateUnknownException("504")
+    def commit_table(self, table: Table, requirements: Requirements, updates: Updates) -> CommitTableResponse:
+        actor = self._actor
+        actor.is_committing = True
         try:
-            server.commit(requirements, updates, actor)
-        except BadRequestError:
-            actor.unknown_attempts += 1
-            raise
-        metadata, location = server.metadata, server.location
+            fault = self._send(requirements, updates)
+        finally:
+            actor.is_committing = False
+        metadata, location = self._server.metadata, self._server.location
         wait_ms = actor.rng.randrange(30_000) if fault in (CatalogFault.RESENT, CatalogFault.LOST_RESPONSE) else 0
         self._step("hear of the commit", crashes=fault is CatalogFault.CRASH_AFTER, wait_ms=wait_ms)
+        self._weather.took(actor, fault)
         if fault is CatalogFault.RESENT:
             raise CommitFailedException("the table has changed since")
         if fault is CatalogFault.LOST_RESPONSE:
-            raise self._actor.rng.choice((CommitStateUnknownException("502"), TimeoutError("read"), OSError("reset")))
+            raise actor.rng.choice((CommitStateUnknownException("502"), TimeoutError("read"), OSError("reset")))
         return CommitTableResponse(metadata=metadata, metadata_location=location)
+
+    def _send(self, requirements: Requirements, updates: Updates) -> CatalogFault:
+        actor = self._actor
+        fault = self._weather.catalog(actor, self._server.location)
+        slow = actor.is_ours and not self._weather.is_over
+        wait_ms = actor.rng.choice((0, 0, 200, 2_000)) if slow else 0
+        self._step("commit", crashes=fault is CatalogFault.CRASH, wait_ms=wait_ms)
+        if fault in (CatalogFault.ERROR, CatalogFault.LATE):
+            actor.unknown_attempts += 1
+        if fault in (CatalogFault.ERROR, CatalogFault.LATE, CatalogFault.LOST_RESPONSE):
+            actor.is_unanswered = True
+            actor.unreachable_looks = actor.rng.choice((0, 0, 0, 1, 6))
+            self._weather.events["ran no route to the catalog"] += bool(actor.unreachable_looks)
+        if fault in (CatalogFault.ERROR, CatalogFault.REFUSED):
+            self._weather.took(actor, fault)
+        if fault is CatalogFault.ERROR:
+            raise actor.rng.choice((ServiceUnavailableError("503"), ConnectionError("reset"), ServerError("500")))
+        if fault is CatalogFault.REFUSED:
+            raise CommitFailedException("somebody else was first")
+        try:
+            land = self._staged(requirements, updates)
+            if fault is CatalogFault.LATE:
+                self._server.late.append(land)
+                raise CommitStateUnknownException("504")
+            land()
+        except (BadRequestError, OSError):
+            actor.is_unanswered = True
+            actor.unknown_attempts += 1
+            raise
+        return fault
+
+    def _staged(self, requirements: Requirements, updates: Updates) -> Landing:
+        """Prepare a commit as far as the client does it, and return what remains to be done."""
+        return lambda: self._server.commit(requirements, updates, self._actor)
 
     def list_namespaces(self, namespace: Any = ()) -> list[Any]:
         self._step("list namespaces")
@@ -172,6 +208,28 @@ class _Client(Catalog):
     )
 
 
+class _SqlClient(_Client, MetastoreCatalog):
+    """Checks, stages and writes by itself, as PyIceberg's SqlCatalog does; only the swap is the database's."""
+
+    def _staged(self, requirements: Requirements, updates: Updates) -> Landing:
+        server = self._server
+        base, base_location = server.metadata, server.location
+        current = Table(IDENT, base, base_location, self._io, self)
+        try:
+            staged = self._update_and_stage_table(current, IDENT, requirements, updates)
+        except ValueError as error:
+            raise BadRequestError(str(error)) from error
+        if staged.metadata == base:
+            return lambda: None
+        shaped, location = server.shaped(base, staged.metadata), staged.metadata_location
+        self._write_metadata(shaped, self._io, location)
+        metadata = TableMetadataUtil.parse_raw(shaped.model_dump_json())
+        return lambda: server.swap(base_location, metadata, location, self._actor)
+
+    def _load_file_io(self, properties: Any = None, location: str | None = None) -> ActorIO:
+        return self._io
+
+
 class _RestClient(_Client):
     """The committer asks the class's module whether a server checks the requirements."""
 
@@ -179,5 +237,5 @@ class _RestClient(_Client):
 
 
 def client(server: Server, io: ActorIO, weather: Weather, actor: Actor) -> Catalog:
-    kind = _RestClient if server.kind is CatalogKind.REST else _Client
-    return kind(server, io, weather, actor)
+    kinds = {CatalogKind.REST: _RestClient, CatalogKind.SQL: _SqlClient}
+    return kinds.get(server.kind, _Client)(server, io, weather, actor)

@@ -112,14 +112,41 @@ def equality_delete(world: World, engine: ForeignEngine, rng: random.Random) -> 
 
 
 def remove_files(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
-    """Drop whole data files, as a delete by partition does."""
+    """Drop some data files, or all of a partition: its deletes are left dangling."""
 
     def decide(table: Table, parent: Photograph | None) -> Edit | None:
         if parent is None or len(parent.data_files) < 2:
             return None
         paths = frozenset(rng.sample(sorted(parent.data_files), rng.randrange(1, 3)))
+        if rng.random() < 0.5:
+            homes = {parent.data_files[path].home for path in paths}
+            paths = frozenset(path for path, file in parent.data_files.items() if file.home in homes)
         gone = [row.id for p in paths for _, row in parent.visible[p]]
         return Edit(Operation.DELETE, without(gone), removed=paths)
+
+    return engine.commit(decide)
+
+
+def overwrite(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
+    """Replace whole data files by new rows of the same partition, in one snapshot."""
+    rows = world.new_rows(rng, rng.randrange(1, 4))
+
+    def decide(table: Table, parent: Photograph | None) -> Edit | None:
+        spec = table.spec()
+        now = [p for p, f in parent.data_files.items() if f.home[0] == spec.spec_id] if parent else []
+        if parent is None or not now:
+            return None
+        first = rng.choice(sorted(now))
+        home = parent.data_files[first].home
+        known = table.schema().field_ids
+        part = (lambda row: home[1][0]) if home[1] else (lambda row: row.part)
+        new = [Row(r.id, r.key, part(r), r.extras).within(known) for r in rows]  # type: ignore[arg-type]
+        gone = {row.id for _, row in parent.visible[first]}
+
+        def intent(old: ModelRows) -> ModelRows:
+            return {**{i: r for i, r in old.items() if i not in gone}, **{r.id: (r, home) for r in new}}
+
+        return Edit(Operation.OVERWRITE, intent, added=[engine.data_file(table, new)], removed=frozenset({first}))
 
     return engine.commit(decide)
 
@@ -240,7 +267,7 @@ def drop_ref(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
 
 
 def roll_back(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
-    """Set main to another snapshot that the table still has."""
+    """Set main to another snapshot that the table still has, as often as not to the one before."""
 
     def make(table: Table) -> tuple[tuple[object, ...], tuple[object, ...]] | None:
         metadata = table.metadata
@@ -251,7 +278,9 @@ def roll_back(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
             AssertTableUUID(uuid=metadata.table_uuid),
             AssertRefSnapshotId(ref="main", snapshot_id=metadata.current_snapshot_id),
         )
-        chosen = rng.choice(others[-4:])
+        head = metadata.current_snapshot()
+        before = head.parent_snapshot_id if head is not None else None
+        chosen = before if before in others and rng.random() < 0.5 else rng.choice(others[-4:])
         return asserted, (SetSnapshotRefUpdate(ref_name="main", type=SnapshotRefType.BRANCH, snapshot_id=chosen),)
 
     return engine.update(make)

@@ -44,6 +44,15 @@ class Actor:
     unknown_attempts: int = 0
     unreachable_looks: int = 0
     """So many of its next calls to the catalog find no route."""
+    is_unanswered: bool = False
+    """An attempt of it got no answer that says what became of it."""
+    is_committing: bool = False
+    """Its request is on the wire."""
+    sent_on: str = ""
+    sent_here: int = 0
+    """Attempts to commit on one head, the metadata file `sent_on`."""
+    is_in_storm: bool | None = None
+    is_counted: bool = False
     turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     thread: threading.Thread | None = None
     error: BaseException | None = None

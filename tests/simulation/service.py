@@ -1,31 +1,25 @@
-"""What the service is asked to do: every request goes through the shipped operations, committer and producer."""
+"""What the service is asked to write and to compact, through the shipped operations, committer and producer."""
 
 from __future__ import annotations
 
 import random
-import uuid
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.adapters.iceberg.session import TableSession
-from regelate.core.policy import GB, CompactionPolicy, PlacementPolicy, RetentionPolicy, Verify
+from regelate.core.policy import GB, CompactionPolicy, PlacementPolicy, Verify
 from regelate.operations.compact import CompactCommand, CompactionTools, CompactOutcome, compact
-from regelate.operations.expire import Expired, Undone, expire_snapshots, undo_expiry
 from regelate.operations.write import CheckPolicy, WriteCommand, WriteMode, WriteResult, WriteTools, write
-from tests.iceberg_tables import NoLedger
 from tests.simulation.auditor import ModelRows
-from tests.simulation.engine import SimEngine, SimKeyRewriter, SimOutputs, SimRowWriter, by_partition
+from tests.simulation.engine import SimEngine, SimKeyRewriter, SimRowWriter, by_partition
 from tests.simulation.rows import Row
-from tests.simulation.scheduler import HOUR_MS, ActorClock
+from tests.simulation.scheduler import ActorClock
+from tests.simulation.session import Request, Session
 
 if TYPE_CHECKING:
     from tests.simulation.world import Hand
 
 TARGET_BYTES = 320
-NO_FOLDER = Path("/nonexistent")
 
 
 class Quiet:
@@ -36,34 +30,6 @@ class Quiet:
 
     def span(self, name: str, **attributes: Any) -> AbstractContextManager[None]:
         return nullcontext()
-
-
-@dataclass(frozen=True)
-class Request:
-    """One request. Two with one `run_id` are a repeat; `number` seeds whatever the request chooses."""
-
-    run_id: str
-    number: str
-    retention: RetentionPolicy | None = None
-    policy: CompactionPolicy | None = None
-
-    @property
-    def rng(self) -> random.Random:
-        return random.Random(self.number)
-
-
-class Session(TableSession):
-    """The shipped session; its outputs upload rows as JSON."""
-
-    def __init__(self, hand: Hand) -> None:
-        reader = hand.world.reader if hand.actor.rng.random() < 0.5 else ManifestReader()
-        super().__init__(hand.catalog, "lake.t", reader, NO_FOLDER)
-        self.__dict__["ledger"] = NoLedger()
-        self.__dict__["outputs"] = self.outputs_of(self.table.metadata, token=self.run_token)
-
-    def outputs_of(self, metadata: Any, *, token: str = "") -> SimOutputs:
-        run_id = token or f"{self.run_token}-{uuid.uuid4().hex[:8]}"
-        return SimOutputs(metadata, self.table.io, self.ledger, run_id=run_id, folder=NO_FOLDER)
 
 
 PLAIN = CompactionPolicy(
@@ -89,7 +55,7 @@ def compaction(hand: Hand, request: Request) -> CompactOutcome:
     rng = request.rng
     verify = rng.choice((Verify.FAST, Verify.FAST, Verify.STRICT))
     lie = hand.world.weather.lies(hand.actor, strict=verify is Verify.STRICT)
-    engine = SimEngine(hand.door, session.__dict__["outputs"], lie)
+    engine = SimEngine(hand.door, session.uploads, lie)
     hand.engine = engine
     tools = CompactionTools(
         reader=session.reader,
@@ -103,13 +69,16 @@ def compaction(hand: Hand, request: Request) -> CompactOutcome:
     )
     policy = request.policy or compaction_policy(rng)
     command = CompactCommand(policy=policy, run_id=request.run_id, retention=request.retention, verify=verify)
-    return compact(tools, command)
+    with session.run():
+        return compact(tools, command)
 
 
 def writing(hand: Hand, request: Request) -> WriteResult:
     session = Session(hand)
     rng = request.rng
     mode = rng.choices(list(WriteMode), (5, 3, 2))[0]
+    hand.doing = f"write {mode.value}"
+    hand.world.events[f"ran {hand.doing}"] += 1
     metadata = session.table.metadata
     extras = sorted(f for f in metadata.schema().field_ids if f > 3)
     rows = [
@@ -131,40 +100,14 @@ def writing(hand: Hand, request: Request) -> WriteResult:
         return {**kept, **{r.id: (r, homes[r.id]) for r in rows}}
 
     hand.intend(intent)
-    outputs = session.__dict__["outputs"]
     tools = WriteTools(
         table_uuid=str(metadata.table_uuid),
-        rows=SimRowWriter(metadata, outputs),
+        rows=SimRowWriter(metadata, session.uploads),
         committer=session.committer,
         clock=ActorClock(hand.world.scheduler, hand.actor),
         check=lambda: CheckPolicy(interval=rng.choice((0, 5)), policy=compaction_policy(rng)),
         fresh_reader=session.fresh_reader,
         keys=lambda: SimKeyRewriter(hand.door, session.outputs_of(session.committer.table.metadata)),
     )
-    return write(tools, WriteCommand(rows=rows, run_id=request.run_id, mode=mode, key=("key",)))
-
-
-def expiry(hand: Hand, request: Request) -> Expired:
-    session = Session(hand)
-    assert request.retention is not None
-    clock = ActorClock(hand.world.scheduler, hand.actor)
-    done = expire_snapshots(session.committer, session.reclaimer, clock, request.retention)
-    if done.undo_id is not None:
-        hand.world.undo_ids.append(done.undo_id)
-    return done
-
-
-def undo(hand: Hand, request: Request) -> Undone:
-    session = Session(hand)
-    clock = ActorClock(hand.world.scheduler, hand.actor)
-    return undo_expiry(session.committer, session.reclaimer, clock, request.rng.choice(hand.world.undo_ids))
-
-
-def retention(rng: random.Random, *, tiny: bool) -> RetentionPolicy:
-    """`tiny`: everything that may go goes at once; else what is older than an hour or two."""
-    return RetentionPolicy(
-        max_snapshot_age_ms=1 if tiny else rng.choice((1, 2, 6)) * HOUR_MS,
-        min_snapshots_to_keep=rng.choice((1, 1, 2, 4)),
-        max_ref_age_ms=rng.choice((2**63 - 1, 3 * HOUR_MS)),
-        grace_ms=rng.choice((0, 0, HOUR_MS, 8 * HOUR_MS)),
-    )
+    with session.run():
+        return write(tools, WriteCommand(rows=rows, run_id=request.run_id, mode=mode, key=("key",)))

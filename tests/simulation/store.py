@@ -27,10 +27,16 @@ class ObjectStore:
     """Path -> bytes, with a modification time of its own clock. `on_delete` may veto (the auditor does)."""
 
     objects: dict[str, StoredObject] = field(default_factory=dict)
+    undeleted: set[str] = field(default_factory=set)
+    """What could not be deleted when somebody tried."""
+    torn: set[str] = field(default_factory=set)
+    """What was left half written at some time."""
+    skew_ms: int = 0
+    """How far its clock is before ours."""
     on_delete: Callable[[str, str], None] = lambda path, who: None
 
     def put(self, path: str, data: bytes, now_ms: int, maker: str) -> None:
-        self.objects[path] = StoredObject(data, now_ms, maker)
+        self.objects[path] = StoredObject(data, now_ms + self.skew_ms, maker)
 
     def get(self, path: str) -> bytes:
         if path not in self.objects:
@@ -87,14 +93,14 @@ class Door:
         fault = self.weather.storage(self.actor, "write")
         crashes = fault is StorageFault.CRASH
         if crashes and self.actor.rng.random() < 0.5:
-            self._put(path, data[: self.actor.rng.randrange(len(data) + 1)])
+            self._tear(path, data)
         self.scheduler.step(self.actor, f"write {path}", crashes=crashes)
         if fault in (StorageFault.ERROR, StorageFault.FULL):
             if self.actor.rng.random() < 0.5:  # the answer is lost, or the disk is full halfway
-                self._put(path, data[: self.actor.rng.randrange(len(data) + 1)])
+                self._tear(path, data)
             raise _error(fault, path)
         cut = fault is StorageFault.CUT and not whole
-        self.weather.count("fault truncated object", cut)
+        self.weather.events["took truncated object"] += cut
         self._put(path, data[: len(data) // 2] if cut else data)
 
     def delete(self, path: str) -> None:
@@ -102,8 +108,14 @@ class Door:
             self._enter("delete", path)
         except OSError:
             self.actor.failed_deletes += 1
+            self.store.undeleted.add(path)
             raise
         self.store.delete(path, self.actor.name)
+
+    def _tear(self, path: str, data: bytes) -> None:
+        """Leave a part of an object, over the older one of that name, as a local disk does."""
+        self.store.torn.add(path)
+        self._put(path, data[: self.actor.rng.randrange(len(data) + 1)])
 
     def _put(self, path: str, data: bytes) -> None:
         self.store.put(path, data, self.scheduler.now_ms, self.actor.name)

@@ -7,15 +7,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
+from regelate.operations.attempt import MAX_ATTEMPTS
 from tests.simulation.scheduler import Actor
 
 
 class StorageFault(Enum):
     NONE = "none"
-    ERROR = "503"
-    SLOW = "slow"
+    ERROR = "500 / 503 of the store"
+    SLOW = "slow store"
     FULL = "full disk"
-    CUT = "truncated"
+    CUT = "truncated object"
     CRASH = "crash"
 
 
@@ -39,6 +40,18 @@ WEIGHTS = {
     CatalogFault.CRASH: 2,
     CatalogFault.CRASH_AFTER: 3,
 }
+NAMES = {
+    CatalogFault.ERROR: "500 / 503 of the catalog",
+    CatalogFault.LOST_RESPONSE: "lost response",
+    CatalogFault.RESENT: "lost response",
+    CatalogFault.REFUSED: "409",
+    CatalogFault.LATE: "late request",
+    CatalogFault.CRASH: "crash",
+    CatalogFault.CRASH_AFTER: "crash",
+}
+LOST = (CatalogFault.LOST_RESPONSE, CatalogFault.RESENT)
+STORM_SHARE = 0.06
+"""So many actors lose every attempt but the last one allowed, whose answer is lost."""
 
 
 @dataclass
@@ -56,13 +69,9 @@ class Weather:
         share = rng.choice((0.0, 0.005, 0.015, 0.03))
         return cls(share=share, crashes=rng.random() < 0.7, lying_engines=rng.random() < 0.3, events=events)
 
-    def count(self, event: str, happened: bool = True) -> None:
-        if happened:
-            self.events[event] += 1
-
     def storage(self, actor: Actor, what: str) -> StorageFault:
         rng = actor.rng
-        if not actor.is_ours or self.is_over or actor.closed or rng.random() >= self.share:
+        if self._spares(actor) or rng.random() >= self.share:
             return StorageFault.NONE
         kinds = [StorageFault.ERROR, StorageFault.SLOW]
         if what == "write":
@@ -70,26 +79,52 @@ class Weather:
         if self.crashes:
             kinds.append(StorageFault.CRASH)
         fault = rng.choice(kinds)
-        self.count(
-            f"fault {fault.value}" if fault is not StorageFault.CRASH else "crash", fault is not StorageFault.CUT
-        )
+        self.events[f"ran {fault.value}"] += 1
+        if fault not in (StorageFault.CUT, StorageFault.CRASH):
+            self.events[f"took {fault.value}"] += 1
         return fault
 
-    def catalog(self, actor: Actor) -> CatalogFault:
+    def catalog(self, actor: Actor, head: str) -> CatalogFault:
+        """`head`: what the attempt is made on; five on one head are all that the attempt loop makes."""
+        if self._spares(actor):
+            return CatalogFault.NONE
+        actor.sent_here = actor.sent_here + 1 if actor.sent_on == head else 1
+        actor.sent_on = head
+        fault = self._catalog(actor)
+        if fault is not CatalogFault.NONE:
+            self.events[f"ran {NAMES[fault]}"] += 1
+            self.events["ran lost response on the last attempt"] += fault in LOST and actor.sent_here == MAX_ATTEMPTS
+        return fault
+
+    def _catalog(self, actor: Actor) -> CatalogFault:
         rng = actor.rng
-        if not actor.is_ours or self.is_over or actor.closed or rng.random() >= min(0.4, 15 * self.share):
+        if actor.is_in_storm is None:
+            actor.is_in_storm = self.share > 0 and rng.random() < STORM_SHARE
+        if actor.is_in_storm:
+            last = (*LOST, *((CatalogFault.CRASH_AFTER,) if self.crashes else ()))
+            return rng.choice(last if actor.sent_here >= MAX_ATTEMPTS else (CatalogFault.REFUSED, CatalogFault.ERROR))
+        if rng.random() >= min(0.4, 15 * self.share):
             return CatalogFault.NONE
         weights = {f: w for f, w in WEIGHTS.items() if self.crashes or "crash" not in f.value}
-        fault = rng.choices(list(weights), list(weights.values()))[0]
-        self.count("crash" if "crash" in fault.value else f"catalog: {fault.value}")
-        return fault
+        return rng.choices(list(weights), list(weights.values()))[0]
+
+    def took(self, actor: Actor, fault: CatalogFault) -> None:
+        """Say that the victim feels it: the commit has landed, or was refused."""
+        if fault in LOST:
+            self.events["took lost response on the last attempt"] += actor.sent_here == MAX_ATTEMPTS
+        if fault not in (CatalogFault.NONE, CatalogFault.CRASH, CatalogFault.CRASH_AFTER):
+            self.events[f"took {NAMES[fault]}"] += 1
 
     def lies(self, actor: Actor, *, strict: bool) -> str | None:
         """Say whether the engine of this rewrite is a liar, and which lie it tells in one of its groups.
 
         One row in the place of another is only promised to be noticed by `verify: strict`.
         """
-        if not self.lying_engines or self.is_over or not actor.is_ours or actor.rng.random() >= 0.3:
+        if not self.lying_engines or self._spares(actor) or actor.rng.random() >= 0.3:
             return None
+        self.events["ran lying engine"] += 1
         swap = ("doubles one row for another",) * strict
         return actor.rng.choice(("loses a row", "doubles a row", "forgets the deletes", *swap))
+
+    def _spares(self, actor: Actor) -> bool:
+        return not actor.is_ours or self.is_over or actor.closed

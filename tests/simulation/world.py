@@ -8,7 +8,6 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from unittest import mock
 
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
@@ -18,55 +17,35 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField
 
-from regelate.adapters.iceberg import neighbours
+from regelate.adapters.iceberg import dead_runs, neighbours
 from regelate.adapters.iceberg import store as object_store
 from regelate.adapters.iceberg.manifests import ManifestReader
-from tests.simulation import others, service
+from tests.simulation import housekeeping, service
+from tests.simulation.aftermath import judge_end
 from tests.simulation.auditor import Auditor, Intent
 from tests.simulation.catalog import LOCATION, CatalogKind, Server, client
 from tests.simulation.engine import SimEngine
 from tests.simulation.foreign import ForeignEngine
-from tests.simulation.judge import judge_answer, judge_end
+from tests.simulation.judge import judge_answer
 from tests.simulation.photograph import Broken
 from tests.simulation.rows import FIRST_EXTRA, ID, KEY, PART, Row
 from tests.simulation.scheduler import HOUR_MS, Actor, OneByOne, Scheduler, State
-from tests.simulation.service import Request
+from tests.simulation.script import FOREIGN, HOURS, LENGTH, Action, script
+from tests.simulation.session import LIVES_SECONDS, Request
 from tests.simulation.store import ActorIO, Door, ObjectStore
 from tests.simulation.weather import Weather
 
-FOREIGN: dict[str, tuple[others.Foreign, int]] = {
-    "foreign append": (others.append, 5),
-    "branch append": (others.append_to_branch, 2),
-    "position delete": (others.position_delete, 7),
-    "equality delete": (others.equality_delete, 6),
-    "remove files": (others.remove_files, 2),
-    "foreign manifest rewrite": (others.rewrite_manifests, 2),
-    "schema change": (others.change_schema, 2),
-    "schema there and back": (others.drop_and_return, 2),
-    "spec change": (others.change_spec, 1),
-    "tag": (others.tag, 2),
-    "branch": (others.branch, 2),
-    "drop ref": (others.drop_ref, 1),
-    "rollback": (others.roll_back, 2),
+OVERSLEPT_MS = 600_000
+OURS: dict[str, Callable[[Hand, Request], object]] = {
+    "write": service.writing,
+    "compact": service.compaction,
+    "expire": housekeeping.expiry,
+    "undo": housekeeping.undo,
+    "manifests": housekeeping.manifest_rewrite,
+    "dangling": housekeeping.dangling_deletes,
+    "orphans": housekeeping.orphan_removal,
+    "sweep": housekeeping.sweep,
 }
-LENGTH = 14
-"""Actions of one seed."""
-BESIDE = {
-    "expire": ("tag", "branch", "rollback", "drop ref", "undo"),
-    "compact": ("schema there and back", "rollback", "position delete", "equality delete", "expire"),
-}
-"""What likes to happen just then: half of the actions that follow these are of these kinds."""
-OURS = {"write": 9, "compact": 12, "expire": 4, "undo": 1}
-NOT_HEAD_ONLY = {"branch append", "tag", "branch", "drop ref", "rollback", "expire", "undo"}
-
-
-@dataclass(frozen=True)
-class Action:
-    """One line of a seed's script. `twin`: sent twice with one run id, at once or after a crash."""
-
-    index: int
-    kind: str
-    twin: bool
 
 
 class Hand:
@@ -77,6 +56,7 @@ class Hand:
         self.actor = actor
         self.door = Door(world.store, world.scheduler, world.weather, actor)
         self.catalog = client(world.server, ActorIO(self.door), world.weather, actor)
+        self.doing = actor.kind
         self.engine: SimEngine | None = None
         self.request: Request | None = None
 
@@ -95,35 +75,24 @@ class World:
         self.events: Counter[str] = Counter()
         self.weather = Weather.of(self.rng, self.events)
         self.scheduler = Scheduler(seed, switch_share=self.rng.choice((0.15, 0.4, 0.9)))
-        self.store = ObjectStore()
+        self.store = ObjectStore(skew_ms=self.rng.choice((0, 0, -3, 3)) * HOUR_MS)
         self.kind = self.rng.choices(list(CatalogKind), (6, 3, 2))[0]
         self.server = Server(self.kind, self.store, self.scheduler)
         self.auditor = Auditor(self.server, self.store, self.events)
         self.reader = ManifestReader()
         self.at_once = self.rng.choice((1, 2, 3, 4, 6))
-        self.script = [a for a in self._script(length) if a.index not in without]
+        self.pace = self.rng.choice((0.05, 0.2, 0.6, 1.0))
+        """How soon the next action follows while others are under way."""
+        self.script = [a for a in script(self.rng, self.kind, length) if a.index not in without]
         self.hands: dict[str, Hand] = {}
+        self.ours: set[str] = set()
+        """Names of all actors of the service there have been."""
         self.open_runs: Counter[str] = Counter()
         """Requests that will be repeated, or are under way: run id -> copies that are not done."""
         self.repeated: set[str] = set()
         self.undo_ids: list[str] = []
         self._row_ids = 0
         self._rows_by_run: dict[str, list[Row]] = {}
-
-    def _script(self, length: int) -> list[Action]:
-        kinds = {**{k: w for k, (_, w) in FOREIGN.items()}, **OURS, "hours pass": 3}
-        if self.kind is CatalogKind.HEAD_ONLY:
-            kinds = {k: w for k, w in kinds.items() if k not in NOT_HEAD_ONLY}
-        chosen = self.rng.choices(list(kinds), list(kinds.values()), k=length)
-        for i, kind in enumerate(chosen[:-1]):
-            beside = [k for k in BESIDE.get(kind, ()) if k in kinds]
-            if beside and self.rng.random() < 0.5:
-                chosen[i + 1] = self.rng.choice(beside)
-        may_repeat = self.kind is not CatalogKind.HEAD_ONLY
-        return [
-            Action(i, kind, may_repeat and kind in ("write", "compact") and self.rng.random() < 0.25)
-            for i, kind in enumerate(chosen)
-        ]
 
     # --- rows ---
 
@@ -163,7 +132,7 @@ class World:
         properties = {
             "format-version": "2",
             "commit.manifest.min-count-to-merge": self.rng.choice(("2", "4", "100")),
-            "commit.manifest.target-size-bytes": self.rng.choice(("3000", "8388608")),
+            "commit.manifest.target-size-bytes": self.rng.choice(("3000", "20000", "8388608")),
         }
         if self.kind is CatalogKind.HEAD_ONLY:
             properties["gc.enabled"] = "false"
@@ -181,18 +150,23 @@ class World:
         repeats: list[Callable[[], Actor]] = []
         while waiting or repeats or self.scheduler.running or self.server.late:
             self._judge_finished(repeats)
-            room = len(self.scheduler.running) < self.at_once
+            busy = self.scheduler.running
+            room = not busy or (len(busy) < self.at_once and self.rng.random() < self.pace)
             if room and repeats and self.rng.random() < 0.5:
                 repeats.pop(0)()
-            elif room and waiting:
+            elif room and waiting and not self._must_wait(waiting[0]):
                 self._start(waiting.pop(0), repeats)
             if self.server.late and (self.rng.random() < 0.05 or not self.scheduler.running):
                 self._arrive()
             self._turn()
         self._judge_finished(repeats)
 
-    def _turn(self) -> None:
-        actor = self.scheduler.next_actor()
+    def _must_wait(self, action: Action) -> bool:
+        """Say whether the expiry that this undo is for is still under way."""
+        return action.kind == "undo" and not self.undo_ids and any(a.kind == "expire" for a in self.scheduler.running)
+
+    def _turn(self, actor: Actor | None = None) -> None:
+        actor = actor or self.scheduler.next_actor()
         if actor is not None:
             self.scheduler.resume(actor)
             if isinstance(actor.error, Broken):
@@ -212,13 +186,12 @@ class World:
         except Exception:  # noqa: BLE001  refused: nobody is there to hear it
             self.events["late request refused"] += 1
         else:
-            self.events["late request landed"] += 1
+            self.events["took late request"] += 1
 
     def _start(self, action: Action, repeats: list[Callable[[], Actor]]) -> None:
-        if action.kind == "hours pass":
+        if action.kind == HOURS:
             if not self._repeats_open():
-                self.scheduler.now_ms += self.rng.randrange(1, 12) * HOUR_MS // 2
-                self.events["hours passed"] += 1
+                self.pass_hours(self.rng.choice((0.5, 1, 2, 5, 30)))
             return
         if action.kind in FOREIGN:
             self._start_foreign(action)
@@ -227,15 +200,31 @@ class World:
             return
         rng = random.Random(f"{self.seed}/{action.index}/start")
         expires = action.kind == "expire" or (action.kind == "compact" and rng.random() < 0.2)
-        keep = service.retention(rng, tiny=rng.random() < 0.4 and not self._repeats_open()) if expires else None
+        keep = housekeeping.retention(rng, tiny=rng.random() < 0.6 and not self._repeats_open()) if expires else None
         request = Request(f"run-{action.index}", f"{self.seed}/{action.index}", keep)
         name = f"{action.index}:{action.kind}"
         self._start_ours(action.kind, request, name)
         if action.twin and not self._expires_at_once():
             self.open_runs[request.run_id] += 1
             self.repeated.add(request.run_id)
-            self.events["repeated request"] += 1
+            self.events["ran repeated request"] += 1
             repeats.append(lambda: self._start_ours(action.kind, request, f"{name}-again", counted=False))
+
+    def pass_hours(self, hours: float) -> None:
+        """Let time pass for whoever is at work, as when a machine is suspended; some sleep on while others go to work.
+
+        But a request that is on the wire arrives before, or never does; and other engines look after themselves.
+        """
+        while busy := [a for a in self.scheduler.running if a.is_committing or not a.is_ours]:
+            self._turn(busy[0])
+        while self.server.late:
+            self._arrive()
+        self.events["ran run too old"] += hours * 3600 >= LIVES_SECONDS and bool(self.scheduler.running)
+        self.scheduler.now_ms += int(hours * HOUR_MS)
+        for actor in self.scheduler.running:
+            if self.rng.random() < 0.5:
+                actor.wake_ms = self.scheduler.now_ms + OVERSLEPT_MS
+        self.events["hours passed"] += 1
 
     def _repeats_open(self) -> bool:
         """A repeat is promised to be recognised while its snapshot is in the table: no expiry may reach it before."""
@@ -263,15 +252,18 @@ class World:
         hand.request = request
         if request.retention is not None:
             self.auditor.ref_ages_ms[name] = request.retention.max_ref_age_ms
-        act = {"write": service.writing, "compact": service.compaction, "expire": service.expiry, "undo": service.undo}[
-            kind
-        ]
+        self.ours.add(name)
+        if kind == "compact":
+            self.events["ran two compactors"] += any(h.actor.kind == kind for h in self.hands.values() if h is not hand)
+            self.events["ran expire after compact"] += request.retention is not None
+        act = OURS[kind]
         self.scheduler.start(actor, lambda: act(hand, request))
         return actor
 
     def _actor(self, name: str, kind: str, *, is_ours: bool) -> Actor:
         actor = Actor(name, kind, random.Random(f"{self.seed}/{name}"), is_ours)
         self.hands[name] = Hand(self, actor)
+        self.events[f"ran {kind}"] += 1
         return actor
 
     def _judge_finished(self, repeats: list[Callable[[], Actor]]) -> None:
@@ -309,7 +301,9 @@ def _virtual(seed: str, scheduler: Scheduler) -> Iterator[None]:
     with (
         mock.patch.object(uuid, "uuid4", identifier),
         mock.patch.object(time, "time", now),
+        mock.patch.object(time, "monotonic", now),
         mock.patch.object(object_store, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(neighbours, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(dead_runs, "ThreadPoolExecutor", OneByOne),
     ):
         yield

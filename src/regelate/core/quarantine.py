@@ -15,7 +15,8 @@ COMMIT_ALLOWANCE_MS = 15 * 60 * 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantine:
-    """One expiry's list. `recorded_ms`: when it was written, by the store's clock. `grace_ms` 0: no undo was promised.
+    """One expiry's list. `recorded_ms`: when it was written before the commit, by the store's clock; completing it
+    changes nothing about that. `grace_ms` 0: no undo was promised.
 
     `files` is None where the expiry died between its commit and its list: then the snapshots say what to look at.
     """

@@ -3,14 +3,14 @@ delete it when the grace of the list is over. Until then the expiry can be undon
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 
 from regelate.core.policy import RetentionPolicy
 from regelate.core.quarantine import Quarantine, Restoration, plan_deletion
 from regelate.core.retention import plan_expiry
 from regelate.core.table import MAIN_BRANCH, RUN_ID
-from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotFound
+from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotFound, RegelateError
 from regelate.operations.attempt import attempt
 from regelate.ports import Clock, Committer, ExpiryChange, Head, Reclaimer, SnapshotChange
 
@@ -104,17 +104,17 @@ def _expired(
 def _committed(
     committer: Committer, reclaimer: Reclaimer, clock: Clock, policy: RetentionPolicy, undo_id: str, table_uuid: str
 ) -> ExpiryChange | None:
-    """Commit one expiry under a list that was recorded before; without a landed commit there is no list left either."""
-    now_ms, recorded = clock.now_ms(), False
+    """Commit one expiry under a list that was recorded before; where nothing of it landed there is no list left."""
+    now_ms = clock.now_ms()
+    recorded: set[int] = set()
 
     def decide(head: Head) -> ExpiryChange | None:
-        nonlocal recorded
         change = _change(head, policy, now_ms)
         if change is not None:
             if not recorded and not policy.grace_ms:
                 reclaimer.check_unshared()
+            recorded.update(change.snapshot_ids)
             reclaimer.record(undo_id, change, grace_ms=policy.grace_ms, created_ms=now_ms)
-            recorded = True
         return change
 
     try:
@@ -123,15 +123,29 @@ def _committed(
         raise
     except Exception:
         if recorded:
-            reclaimer.drop(undo_id)
+            _drop_unless_landed(committer, reclaimer, undo_id, recorded)
         raise
     change = done.landed if isinstance(done.landed, ExpiryChange) else None
     if change is None:
         if recorded:
-            reclaimer.drop(undo_id)
+            _drop_unless_landed(committer, reclaimer, undo_id, recorded)
         return None
     _check_refs(change, committer.head(), committer.lost_refs(change))
     return change
+
+
+def _drop_unless_landed(committer: Committer, reclaimer: Reclaimer, undo_id: str, snapshot_ids: Set[int]) -> None:
+    """Drop the list of an expiry that lost, unless some of its snapshots are gone: it may have landed all the same.
+
+    A request that a proxy sent again is answered with a conflict with itself (trap T7), and an expiry has no snapshot
+    to be found by. A list that names what another expiry took does no harm: the second phase goes by reachability.
+    """
+    try:
+        listed = {s.snapshot_id for s in committer.head().snapshots}
+    except RegelateError:
+        return
+    if snapshot_ids <= listed:
+        reclaimer.drop(undo_id)
 
 
 def finish_expiry(reclaimer: Reclaimer) -> Reclaimed:
@@ -195,24 +209,27 @@ def undo_expiry(committer: Committer, reclaimer: Reclaimer, clock: Clock, undo_i
         raise NotFound(
             "UNDO_NOT_FOUND", "this table has no such expiry to undo; after its grace its files are deleted for good"
         )
-    if reclaimer.now_ms() > found.undo_until_ms:
+    restoration = reclaimer.restoration(undo_id)
+
+    def decide(head: Head) -> SnapshotChange | None:
+        """Look at the clock before every attempt: the files go a while after the grace, and with them the way back."""
+        _check_grace(reclaimer, found)
+        return _restoring(committer, head, restoration, run_id)
+
+    done = attempt(committer, clock, decide, run_id=run_id, table_uuid=head.uuid)
+    reclaimer.drop(undo_id)
+    back = done.landed.restored if isinstance(done.landed, SnapshotChange) else None
+    return Undone(snapshot_ids=back.snapshot_ids if back else (), snapshot_id=done.snapshot_id)
+
+
+def _check_grace(reclaimer: Reclaimer, listed: Quarantine) -> None:
+    if reclaimer.now_ms() > listed.undo_until_ms:
         raise Conflict(
             "UNDO_EXPIRED",
             "the grace of this expiry is over, and its files may be gone; a backup is the only way back",
             retryable=False,
-            undo_until_ms=found.undo_until_ms,
+            undo_until_ms=listed.undo_until_ms,
         )
-    restoration = reclaimer.restoration(undo_id)
-    done = attempt(
-        committer,
-        clock,
-        lambda head: _restoring(committer, head, restoration, run_id),
-        run_id=run_id,
-        table_uuid=head.uuid,
-    )
-    reclaimer.drop(undo_id)
-    back = done.landed.restored if isinstance(done.landed, SnapshotChange) else None
-    return Undone(snapshot_ids=back.snapshot_ids if back else (), snapshot_id=done.snapshot_id)
 
 
 def _restoring(committer: Committer, head: Head, wanted: Restoration, run_id: str) -> SnapshotChange | None:

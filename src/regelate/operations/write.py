@@ -103,11 +103,17 @@ RECORDS_WRITTEN = "regelate.records-written"
 
 @dataclass
 class _Replacement:
-    """What an upsert or overwrite replaces on one head; made anew when the head has moved."""
+    """What an upsert or overwrite replaces on one head; made anew when the head has moved.
 
-    head_snapshot_id: int | None
+    Also by a commit without a snapshot: a column that came back with the schema is not in what was carried over.
+    """
+
+    metadata_location: str
     touched: tuple[FileScanTask, ...] = ()
     carried: tuple[NewDataFile, ...] = field(default=())
+
+    def is_for(self, head: Head) -> bool:
+        return self.metadata_location == head.metadata_location
 
 
 def _committed(tools: WriteTools, command: WriteCommand, rows: object, added: tuple[NewDataFile, ...]) -> Attempted:
@@ -119,7 +125,7 @@ def _committed(tools: WriteTools, command: WriteCommand, rows: object, added: tu
         snapshot_id = tools.committer.new_snapshot_id()
         if command.mode is WriteMode.APPEND:
             return SnapshotChange(operation="append", snapshot_id=snapshot_id, summary=summary, added=added)
-        if not made or made[-1].head_snapshot_id != head.snapshot_id:
+        if not made or not made[-1].is_for(head):
             made.append(_replacement(tools, command, rows, added, head))
         current = made[-1]
         return SnapshotChange(
@@ -150,7 +156,7 @@ def _replacement(
     if command.mode is WriteMode.UPSERT:
         tasks = tools.committer.live_tasks(rows, command.key)
         touched, carried = tools.keys().without(tasks, rows, command.key) if tasks else ((), ())
-        return _Replacement(head.snapshot_id, touched, carried)
+        return _Replacement(head.metadata_location, touched, carried)
     partitions = {f.partition for f in added}
     tasks = tools.committer.live_tasks()
     specs = {p.spec_id for p in partitions}
@@ -162,7 +168,7 @@ def _replacement(
             "compact the table or use upsert",
             path=other.path,
         )
-    return _Replacement(head.snapshot_id, tuple(t for t in tasks if t.data_file.partition in partitions))
+    return _Replacement(head.metadata_location, tuple(t for t in tasks if t.data_file.partition in partitions))
 
 
 def _checked(tools: WriteTools, done: Attempted) -> tuple[bool, int | None]:

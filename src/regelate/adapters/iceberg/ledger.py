@@ -117,10 +117,10 @@ class RunLedger:
             "lives_seconds": self._lives_seconds,
             "paths": paths,
         }
+        self._entries.append(location)  # before it is written: a write that fails may have left it all the same
         # the name is new: `overwrite` only saves a look whether it is
         with storage_faults(), self._io.new_output(location).create(overwrite=True) as sink:
             sink.write(json.dumps(entry, separators=(",", ":")).encode())
-        self._entries.append(location)
 
     def _remove(self, locations: Iterable[str]) -> None:
         for location in locations:

@@ -45,6 +45,7 @@ READ_VERSION = 3
 """The v3 entry schema also reads v1 and v2 files, and does not drop `referenced_data_file` of v2 delete entries."""
 CACHED_ENTRIES = 40_000
 CACHED_ENTRIES_PER_MANIFEST = 4_000
+_GONE = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 REFERENCED_DATA_FILE = 17
 """Position of `referenced_data_file` in a v3 data file record."""
 
@@ -170,7 +171,11 @@ def _reader(schema_text: str, kind: str) -> Reader:
 
 
 class _corrupt_as_error:  # noqa: N801 - reads as a statement
-    """Turn any failure to read metadata into METADATA_CORRUPT, with the path and without a stack trace."""
+    """Turn a failure to read metadata into METADATA_CORRUPT, with the path and without a stack trace.
+
+    But a storage that does not answer says nothing about the file (row 35): whoever may do without a file that is gone
+    must not do without one that is only out of reach.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -181,6 +186,8 @@ class _corrupt_as_error:  # noqa: N801 - reads as a statement
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None or isinstance(error, RegelateError) or not isinstance(error, Exception):
             return
+        if isinstance(error, OSError) and not isinstance(error, _GONE):
+            raise storage_fault(error) from error
         raise DataUnavailable(
             "METADATA_CORRUPT",
             f"cannot read {self.path}: {type(error).__name__}: {error}; restore the file or roll the table back",

@@ -75,6 +75,8 @@ class TableOrphans:
         yield f"{own_folder(metadata).rpartition('/')[0]}/{VERSION_HINT}"
         lists = QuarantineLists(self._store, quarantine_folder(metadata))
         for listed in lists.all(str(metadata.table_uuid)):
+            if not listed.snapshot_ids:  # it was cut off, and names nothing
+                continue
             yield listed.metadata_location
             yield from (f.path for f in listed.files or ())
             document = lists.read(listed.undo_id)

@@ -14,7 +14,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from regelate.adapters.iceberg.store import ObjectStore, own_folder
-from regelate.core.quarantine import Quarantine
+from regelate.core.quarantine import COMMIT_ALLOWANCE_MS, Quarantine
 from regelate.core.reachability import StoredFile
 from regelate.errors import DataUnavailable
 from regelate.ports import ExpiryChange
@@ -41,39 +41,50 @@ class QuarantineLists:
     def read(self, undo_id: str) -> Document:
         """Return a list as it was written. Errors: DataUnavailable METADATA_CORRUPT."""
         location = self.location(undo_id)
-        try:
-            found = json.loads(self._store.read(location))
-            if found["format"] != FORMAT:
-                raise ValueError(f"format {found['format']}")
-        except (ValueError, KeyError, TypeError) as error:
+        found = _parsed(self._store.read(location))
+        if found is None or found.get("format") != FORMAT:
+            what = "it was cut off" if found is None else f"its format is {found.get('format')}"
             raise DataUnavailable(
-                "METADATA_CORRUPT", f"cannot read the quarantine list {location}: {error}", path=location
-            ) from error
-        return dict(found)
+                "METADATA_CORRUPT", f"cannot read the quarantine list {location}: {what}", path=location
+            )
+        return found
 
     def drop(self, undo_id: str) -> None:
         self._store.delete(self.location(undo_id))
 
     def all(self, table_uuid: str) -> tuple[Quarantine, ...]:
-        """Return the lists of this very table, oldest first; those of an earlier table at this place are left alone."""
-        found = [_value(d, stored.modified_ms) for stored, d in self._documents() if d["table_uuid"] == table_uuid]
+        """Return the lists of this very table, oldest first; those of an earlier table at this place are left alone.
+
+        One that was cut off while it was written names nothing, and is due half an hour later: its expiry died
+        before anybody was told of an undo. What it would have named is found as orphan files.
+        """
+        found = [
+            _value(d, stored.modified_ms) if d is not None else _cut_off(table_uuid, stored)
+            for stored, d in self._documents()
+            if d is None or d["table_uuid"] == table_uuid
+        ]
         return tuple(sorted(found, key=lambda q: (q.recorded_ms, q.undo_id)))
 
     def others(self, table_uuid: str) -> frozenset[str]:
         """Return the locations of the lists in this folder that are not of this table."""
-        return frozenset(stored.path for stored, d in self._documents() if d["table_uuid"] != table_uuid)
+        documents = self._documents()
+        return frozenset(stored.path for stored, d in documents if d is not None and d["table_uuid"] != table_uuid)
 
-    def _documents(self) -> Iterator[tuple[StoredFile, Document]]:
+    def _documents(self) -> Iterator[tuple[StoredFile, Document | None]]:
+        """Yield every list; without a document where it was cut off."""
         for stored in self._store.files(self._folder):
             name = stored.path.rpartition("/")[2]
             if name.endswith(".json"):
-                yield stored, self.read(name.removesuffix(".json"))
+                whole = _parsed(self._store.read(stored.path)) is not None
+                yield stored, self.read(name.removesuffix(".json")) if whole else None
 
     def now_ms(self) -> int:
         return self._store.now_ms(self._folder)
 
-    def recorded_ms(self, undo_id: str) -> int:
-        return self._store.modified_ms(self.location(undo_id))
+    def recorded_ms(self, undo_id: str) -> int | None:
+        """Return when a list was written; None where it is gone."""
+        location = self.location(undo_id)
+        return next((f.modified_ms for f in self._store.files(self._folder) if f.path == location), None)
 
     def location(self, undo_id: str) -> str:
         return f"{self._folder}/{undo_id}.json"
@@ -116,22 +127,43 @@ def statistics_in(document: Document) -> dict[str, int]:
     return {s["statistics-path"]: s["file-size-in-bytes"] for s in listed}
 
 
-def with_files(document: Document, files: Iterable[StoredFile]) -> Document:
-    return {**document, "files": [[f.path, f.size_bytes] for f in files]}
+def with_files(document: Document, files: Iterable[StoredFile], recorded_ms: int) -> Document:
+    """Complete a list. The time of its grace stays that of the list without files."""
+    return {**document, "recorded_ms": recorded_ms, "files": [[f.path, f.size_bytes] for f in files]}
+
+
+def _parsed(content: bytes) -> Document | None:
+    try:
+        found = json.loads(content)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _cut_off(table_uuid: str, stored: StoredFile) -> Quarantine:
+    return Quarantine(
+        undo_id=stored.path.rpartition("/")[2].removesuffix(".json"),
+        table_uuid=table_uuid,
+        metadata_location="",
+        snapshot_ids=(),
+        recorded_ms=stored.modified_ms,
+        grace_ms=COMMIT_ALLOWANCE_MS,
+        files=(),
+    )
 
 
 def _plain(value: Any) -> Document:
     return dict(json.loads(value.model_dump_json(by_alias=True, exclude_none=True)))
 
 
-def _value(document: Document, recorded_ms: int) -> Quarantine:
+def _value(document: Document, modified_ms: int) -> Quarantine:
     files = document["files"]
     return Quarantine(
         undo_id=document["undo_id"],
         table_uuid=document["table_uuid"],
         metadata_location=document["metadata_location"],
         snapshot_ids=tuple(s["snapshot-id"] for s in document["snapshots"]),
-        recorded_ms=recorded_ms,
+        recorded_ms=document.get("recorded_ms", modified_ms),
         grace_ms=document["grace_ms"],
         files=None if files is None else tuple(StoredFile(path=p, size_bytes=s) for p, s in files),
     )

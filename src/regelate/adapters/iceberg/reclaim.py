@@ -66,16 +66,21 @@ class SnapshotReclaimer:
         self._lists.write(document)
 
     def list_files(self, undo_id: str) -> Quarantine:
-        """Complete a list with the files that its snapshots reached and the latest metadata does not, and return it."""
+        """Complete a list with the files that its snapshots reached and the latest metadata does not, and return it.
+
+        Where it is gone, this run was out of touch for so long that another one finished its expiry: then there is
+        nothing to undo any more, and what may be left is due at once.
+        """
+        recorded_ms = self._lists.recorded_ms(undo_id) or 0
         document = self._recorded.get(undo_id) or self._lists.read(undo_id)
         files = self._unreached(self._reached_by(document))
-        self._lists.write(with_files(document, files))
+        self._lists.write(with_files(document, files, recorded_ms))
         return Quarantine(
             undo_id=undo_id,
             table_uuid=document["table_uuid"],
             metadata_location=document["metadata_location"],
             snapshot_ids=tuple(s["snapshot-id"] for s in document["snapshots"]),
-            recorded_ms=self._lists.recorded_ms(undo_id) if document["grace_ms"] else 0,  # it may be finished by now
+            recorded_ms=recorded_ms,
             grace_ms=document["grace_ms"],
             files=files,
         )
@@ -96,7 +101,7 @@ class SnapshotReclaimer:
         return self._unreached({f.path: f.size_bytes for f in listed.files})
 
     def needed(self, lists: Sequence[Quarantine]) -> frozenset[str]:
-        documents = [self._lists.read(q.undo_id) for q in lists]
+        documents = [self._lists.read(q.undo_id) for q in lists if q.snapshot_ids]  # a list that was cut off has none
         snapshots = [s for document in documents for s in snapshots_in(document)]
         known = {m.manifest_path for m in all_manifests(self._load(), self._reader)}
         return frozenset(

@@ -160,8 +160,9 @@ class TableSession:
         """Return views of a later state of the table, for work that follows the head."""
         return GroupViewWriter(metadata, self.folder / "views")
 
-    @cached_property
+    @property
     def orphans(self) -> TableOrphans:
+        """Load the table anew. Not cached: Python 3.11 lets one thread at a time into a cached property of a class."""
         return TableOrphans(lambda: open_table(self._catalog, self._ident), self._manifests, Neighbours(self._catalog))
 
     @cached_property

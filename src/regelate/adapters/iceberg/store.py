@@ -24,6 +24,8 @@ from regelate.errors import RegelateError, Unavailable, Unsupported
 
 log = logging.getLogger(__name__)
 OWN_FOLDER = "regelate"
+CLOCK = "clock-"
+CLOCK_LIVES_MS = 24 * 60 * 60 * 1000
 DELETIONS_AT_ONCE = 16
 
 
@@ -81,22 +83,27 @@ class ObjectStore:
         return True
 
     def now_ms(self, folder: str) -> int:
-        """Return the store's own time, as it stamps a small object written to `folder` now; ours may be wrong."""
-        location = f"{folder.rstrip('/')}/clock-{uuid.uuid4().hex}"
+        """Return the store's own time, as it stamps a small object written to `folder` now; ours may be wrong.
+
+        Such objects that a process left behind when it died are deleted a day later, by whoever asks next.
+        """
+        location = f"{folder.rstrip('/')}/{CLOCK}{uuid.uuid4().hex}"
         self.write(location, b"")
         try:
-            return self.modified_ms(location)
+            found = self.files(folder)
+            now_ms = _modified_ms(found, location)
+            clocks = (f for f in found if f.path.rpartition("/")[2].startswith(CLOCK))
+            self.delete_all(f for f in clocks if now_ms - f.modified_ms > CLOCK_LIVES_MS)
+            return now_ms
         finally:
             self.delete(location)
 
-    def modified_ms(self, location: str) -> int:
-        if isinstance(self._io, S3FileIO) and is_s3(location):
-            return self._io.store.head(location).modified_ms
-        folder, _, _ = location.rpartition("/")
-        for file in self.files(folder):
-            if file.path == location:
-                return file.modified_ms
-        raise Unavailable("STORAGE_INCONSISTENT", f"the storage does not list {location}, which it holds", status=502)
+
+def _modified_ms(files: Iterable[StoredFile], location: str) -> int:
+    for file in files:
+        if file.path == location:
+            return file.modified_ms
+    raise Unavailable("STORAGE_INCONSISTENT", f"the storage does not list {location}, which it holds", status=502)
 
 
 def _listed(io: FileIO, root: str) -> Iterator[tuple[str, int, int]]:

@@ -1,0 +1,125 @@
+"""How a law is undone: a patch, and what the shipped function becomes by it. The list is in `mutations.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
+from pyiceberg.table import Table
+from pyiceberg.table.update import AssertTableUUID
+
+from regelate.core.table import DeleteContent
+
+Patch = tuple[Any, str, Callable[[Any], Any]]
+"""Where, which attribute, and how the shipped one is changed."""
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """`law`: its number in docs/traps.md, or the trap's."""
+
+    law: str
+    what: str
+    patches: tuple[Patch, ...]
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for where, name, change in self.patches:
+                stack.enter_context(mock.patch.object(where, name, change(getattr(where, name))))
+            yield
+
+
+class Never(Exception):
+    pass
+
+
+def only_uuid(shipped: Any) -> Any:
+    return lambda self, head: (AssertTableUUID(uuid=self._metadata.table_uuid),)
+
+
+def change(**fields: Any) -> Callable[[Any], Any]:
+    return lambda shipped: lambda *args, **more: replace(shipped(*args, **more), **fields)
+
+
+def from_latest(shipped: Any) -> Any:
+    """PyIceberg's check for new deletes starts at the head's own sequence number (trap T6)."""
+
+    def window(self: Any, base: Any, groups: Any) -> Any:
+        found = shipped(self, base, groups)
+        head = self.table.metadata.last_sequence_number
+        return replace(found, new_deletes=tuple(d for d in found.new_deletes if d.sequence_number >= head))
+
+    return window
+
+
+def first_window(shipped: Any) -> Any:
+    def window(self: Any, base: Any, groups: Any) -> Any:
+        if not hasattr(self, "first_window"):
+            self.first_window = shipped(self, base, groups)
+        return self.first_window
+
+    return window
+
+
+def without_returned_fields(shipped: Any) -> Any:
+    return lambda self, base, groups: replace(shipped(self, base, groups), returned_fields=frozenset())
+
+
+def without_positions(shipped: Any) -> Any:
+    def hits(delete: Any, path: str, window: Any) -> bool:
+        return delete.content is not DeleteContent.POSITION and bool(shipped(delete, path, window))
+
+    return hits
+
+
+def reachable_from_main(shipped: Any) -> Any:
+    def reached(table: Any, reader: Any) -> Any:
+        head = table.metadata.current_snapshot()
+        cut = table.metadata.model_copy(update={"snapshots": [head] if head else []})
+        return shipped(Table(table.name(), cut, table.metadata_location, table.io, table.catalog), reader)
+
+    return reached
+
+
+def without_requirements(shipped: Any) -> Any:
+    """Of an expiry: only the table must be the same, whatever became of its refs (trap T8)."""
+
+    def updates(*args: Any, **more: Any) -> Any:
+        found, requirements = shipped(*args, **more)
+        return found, requirements[:1]
+
+    return updates
+
+
+def of_its_snapshot(shipped: Any) -> Any:
+    """Of what an upsert replaces: remember only the snapshot that it was computed on, not the schema."""
+
+    def replacement(tools: Any, command: Any, rows: Any, added: Any, head: Any) -> Any:
+        found = shipped(tools, command, rows, added, head)
+        found.snapshot_id = head.snapshot_id
+        return found
+
+    return replacement
+
+
+def for_its_snapshot(self: Any, head: Any) -> bool:
+    return bool(self.snapshot_id == head.snapshot_id)
+
+
+def renumbered(shipped: Any) -> Any:
+    """Entries of a rewritten manifest as if they had come with it."""
+
+    def existing(entry: Any) -> Any:
+        made = shipped(entry)
+        made.sequence_number = (made.sequence_number or 0) + 1
+        return made
+
+    return existing
+
+
+def always(value: Any) -> Callable[[Any], Any]:
+    return lambda shipped: lambda *args, **more: value
