@@ -1,0 +1,101 @@
+"""`regelate compact --async` and `regelate jobs`: submit, list, look, cancel, run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from regelate.entrypoints.cli.program import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    monkeypatch.setenv("REGELATE_HOME", str(tmp_path / "lake"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("REGELATE_CONFIG", raising=False)
+
+    def command(*argv: str) -> tuple[int, str, str]:
+        code = main(argv)
+        output, errors = capsys.readouterr()
+        return code, output, errors
+
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"id": 1}\n')
+    assert command("create", "sales.orders", "--schema", "id:long!")[0] == 0
+    for _ in range(3):
+        assert command("write", "sales.orders", str(rows))[0] == 0
+    return command
+
+
+def submitted(run: Run) -> str:
+    code, output, _ = run("compact", "sales.orders", "--async", "--json")
+    assert code == 0
+    return str(json.loads(output)["job_id"])
+
+
+def test_a_job_is_submitted_listed_run_and_looked_at(run: Run) -> None:
+    assert run("jobs")[1] == "No jobs.\n"
+    code, output, _ = run("compact", "sales.orders", "--async")
+    found = re.search(r"Submitted: (job-[0-9a-f]+)", output)
+    assert (code, found is not None) == (0, True)
+    job_id = found[1]  # type: ignore[index]
+    assert re.search(rf"^{job_id}  QUEUED .* sales.orders", run("jobs")[1], re.MULTILINE)
+    assert "1 part of jobs run" in run("jobs", "run")[1]
+    assert "SUCCEEDED" in run("jobs", "status", job_id)[1]
+    assert "3 files became 1" in run("jobs")[1]
+    assert run("jobs", "run")[1] == "No job is due.\n"
+    assert json.loads(run("jobs", "--json")[1])["jobs"][0]["job_id"] == job_id
+
+
+def test_a_job_that_waits_is_cancelled(run: Run) -> None:
+    job_id = submitted(run)
+    assert "CANCELLED" in run("jobs", "cancel", job_id)[1]
+    assert json.loads(run("jobs", "run", "--json")[1]) == {"parts_run": 0}
+
+
+def test_a_failed_job_is_exit_code_1_and_names_its_error(run: Run) -> None:
+    job_id = submitted(run)
+    assert run("drop", "sales.orders", "--yes")[0] == 0
+    run("jobs", "run")
+    code, output, _ = run("jobs", "status", job_id)
+    assert (code, "TABLE_NOT_FOUND" in output) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "word"),
+    [
+        (("jobs", "status"), 2, "JOB_ID"),
+        (("jobs", "cancel"), 2, "JOB_ID"),
+        (("jobs", "run", "job-1"), 2, "JOB_ID"),
+        (("jobs", "status", "job-1"), 1, "JOB_NOT_FOUND"),
+        (("compact", "sales.orders", "--async", "--dry-run"), 2, "--async"),
+        (("compact", "sales.orders", "--resume-token", "x y"), 2, "--resume-token"),
+    ],
+)
+def test_what_is_wrong_is_told_in_two_lines(run: Run, argv: tuple[str, ...], code: int, word: str) -> None:
+    found, output, errors = run(*argv)
+    assert (found, output, len(errors.splitlines())) == (code, "", 2)
+    assert word in errors
+
+
+def test_a_budget_in_which_nothing_fits_is_refused_and_one_that_suffices_is_not_noticed(run: Run) -> None:
+    code, _, errors = run("compact", "sales.orders", "--time-budget-seconds", "0.001")
+    assert (code, "TOO_LONG" in errors) == (1, True)
+    assert run("compact", "sales.orders", "--time-budget-seconds", "600")[0] == 0
+
+
+def test_a_plan_that_does_not_fit_is_refused_here_because_perhaps_nobody_works_on_jobs(
+    run: Run, tmp_path: Path
+) -> None:
+    document = json.loads((Path(__file__).parents[2] / "config.json").read_text())
+    document["defaults"]["placement"]["max_in_process_seconds"] = 0.001
+    (tmp_path / "config.json").write_text(json.dumps(document))
+    code, _, errors = run("compact", "sales.orders")
+    assert (code, "TOO_LONG" in errors) == (1, True)
+    assert run("jobs")[1] == "No jobs.\n"
