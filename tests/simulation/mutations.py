@@ -108,7 +108,7 @@ MUTATIONS: dict[str, Mutation] = {
     "ignores-younger-lists": Mutation(
         "10",
         "what an undo of another expiry needs is deleted",
-        ((expire, "_held", always(frozenset())),),
+        ((expire, "_needed", always(frozenset())),),
     ),
     "expires-over-refs": Mutation(
         "10",
