@@ -38,6 +38,7 @@ OTHERS = {
     "s3:DeleteObject": "outputs of a lost commit, expired files",
     "s3:GetObject": "reading",
     "s3:ListBucket": "listing, and 404 instead of 403 for what is missing",
+    "s3:ListBucketMultipartUploads": "a sweep looks for what dead runs left half uploaded",
     "s3:PutObject": "writing, in parts too",
     "kms:Decrypt": "reading a bucket that is encrypted with a key of one's own",
     "kms:GenerateDataKey": "writing to it",

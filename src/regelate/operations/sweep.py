@@ -99,6 +99,8 @@ def sweep_ledger(
     verdicts = [(entry, judge_entry(entry, facts, longest_run_seconds)) for entry in entries]
     paths = {path: None for entry, verdict in verdicts if verdict is None for path in entry.paths}
     existing = ledgers.existing(list(paths))
+    if not dry_run:
+        ledgers.abort_uploads([path for path in paths if path not in existing])
     referenced = ledgers.referenced(list(existing)) | _quarantined(reclaimer) if existing else frozenset()
     if not referenced.issuperset(existing):
         reclaimer.check_unshared()

@@ -17,6 +17,7 @@ from regelate.adapters.iceberg.faults import storage_faults
 from regelate.adapters.iceberg.ledger import FOLDER, FORMAT
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.neighbours import folders_of
+from regelate.adapters.iceberg.s3.file_io import S3FileIO, is_s3
 from regelate.adapters.iceberg.store import ObjectStore
 from regelate.adapters.iceberg.table_properties import gc_enabled
 from regelate.core.ledger import LedgerEntry, TableFacts
@@ -85,6 +86,13 @@ class TableLedgers:
         with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
             gone = dict(zip(paths, pool.map(self._delete, paths), strict=True))
         return frozenset(path for path, deleted in gone.items() if deleted)
+
+    def abort_uploads(self, paths: Collection[str]) -> None:
+        """End the uploads in parts that dead runs left open: they are no objects, and cost as much."""
+        io = self._table.io
+        if isinstance(io, S3FileIO):
+            with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+                tuple(pool.map(io.abort_uploads, filter(is_s3, paths)))
 
     def drop(self, entry: LedgerEntry) -> None:
         self._delete(entry.location)

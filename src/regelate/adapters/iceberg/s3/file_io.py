@@ -69,6 +69,13 @@ class S3FileIO(PyArrowFileIO):
         else:
             super().delete(location)
 
+    def abort_uploads(self, location: str) -> None:
+        """End every upload to exactly this location that nobody has completed."""
+        from regelate.adapters.iceberg.s3.streams import abort_upload, incomplete_uploads
+
+        for upload_id in incomplete_uploads(self.store, location):
+            abort_upload(self.store, location, upload_id)
+
     def confirm(self, location: str, size_bytes: int) -> None:
         """Look at an object that was just stored, until it is shown with this size."""
         self.store.head(location, size_bytes=size_bytes)
