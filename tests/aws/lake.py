@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
+from pyiceberg.typedef import Record
 
 from tests.faults.stack import Stack, stack_with
+from tests.iceberg_tables import add_data_files
 from tests.servers.moto_aws import KEYS, REGION, client
 
 BUCKET = "lake"
@@ -86,3 +93,26 @@ class S3Lake:
     def uploads(self) -> list[str]:
         """Return the keys of uploads that nobody has completed."""
         return [upload["Key"] for upload in self.s3.list_multipart_uploads(Bucket=BUCKET).get("Uploads", ())]
+
+
+def add_files(table: Table, s3: Any, number: int, rows: int) -> None:
+    """Append so many small files of so many rows, with ids from 0 on, in one commit; the table has `id` and `name`."""
+    schema = schema_to_pyarrow(table.schema())
+    files = []
+    for i in range(number):
+        ids = range(i * rows, (i + 1) * rows)
+        content = io.BytesIO()
+        pq.write_table(pa.table({"id": ids, "name": [f"user {n}" for n in ids]}, schema=schema), content)
+        key = f"warehouse/default.db/users/data/small-{i:05}.parquet"
+        s3.put_object(Bucket=BUCKET, Key=key, Body=content.getvalue())
+        file = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=f"s3://{BUCKET}/{key}",
+            file_format=FileFormat.PARQUET,
+            partition=Record(),
+            file_size_in_bytes=len(content.getvalue()),
+            record_count=rows,
+        )
+        file.spec_id = 0
+        files.append(file)
+    add_data_files(table, files)

@@ -95,7 +95,8 @@ class Door:
     asked: list[Asked] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    opened: int = 0
+    at_once: int = 0
+    most_at_once: int = 0
 
     def breaks(self, matches: Callable[[Asked], bool], fault: Fault, times: int = 1_000_000) -> Rule:
         """Let a fault meet the next so many requests that match."""
@@ -108,6 +109,7 @@ class Door:
         with self.lock:
             self.rules.clear()
             self.asked.clear()
+            self.most_at_once = 0
 
     def count(self, ending: str = "") -> Counter[str]:
         """Return how many requests came for objects whose keys end so, by kind."""
@@ -120,11 +122,17 @@ class Door:
             rule = next((r for r in self.rules if r.met < r.times and r.matches(exchange.asked)), None)
             if rule is not None:
                 rule.met += 1
-        time.sleep(self.delay_seconds)
-        if rule is not None:
-            rule.fault(exchange)
-        else:
-            exchange.answer(*exchange.forward())
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            time.sleep(self.delay_seconds)
+            if rule is not None:
+                rule.fault(exchange)
+            else:
+                exchange.answer(*exchange.forward())
+        finally:
+            with self.lock:
+                self.at_once -= 1
 
 
 @contextmanager
