@@ -20,6 +20,7 @@ from typing import Any
 
 from benchmarks.cold_start import measurements
 from benchmarks.lake import copy_lake, make_table, write_files
+from benchmarks.s3 import make_remote_table, object_store
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parent.parent
@@ -226,7 +227,39 @@ def cold_start(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list
     ]
 
 
-QUESTIONS = {"speed": speed, "memory": memory, "healthy": healthy, "strict": strict, "cold_start": cold_start}
+def s3(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Promise]]:
+    """What does it bring to fetch inputs ahead, from a store that takes 20 ms a request?"""
+    files, rows = (40, 2_000) if quick else (400, 5_000)
+    lake = Lake(work / "s3")
+    with object_store() as store:
+        paths = write_files(work / "files", files, rows)
+        size = sum(Path(path).stat().st_size for path in paths)
+        make_remote_table(lake.home, store, paths)
+        lake.keep()
+        found = interleaved(
+            runs,
+            {
+                "fetched ahead": lambda: lake.measure("compact-remote", store, "ahead"),
+                "read where they lie": lambda: lake.measure("compact-remote", store, "direct"),
+            },
+        )
+    ahead, direct = found["fetched ahead"], found["read where they lie"]
+    promises = [
+        Promise(name="GETs per input file, fetched ahead", ratio=median(ahead, "gets_per_input"), limit=1.1),
+        Promise(name="GETs per input file, read where they lie", ratio=median(direct, "gets_per_input"), limit=None),
+        Promise(name="time, ahead / where they lie", ratio=paired(ahead, direct, "seconds"), limit=None),
+    ]
+    return {"files": files, "rows": files * rows, "bytes": size, **found}, promises
+
+
+QUESTIONS = {
+    "speed": speed,
+    "memory": memory,
+    "healthy": healthy,
+    "strict": strict,
+    "cold_start": cold_start,
+    "s3": s3,
+}
 
 
 def machine() -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lake import MB, open_catalog
+from benchmarks.s3 import compact_remote
 
 TARGET_MB = 128
 MEMORY_MB = 2048
@@ -103,6 +104,7 @@ def _config(home: Path, memory_mb: int) -> str:
 
 WORKERS: dict[str, Callable[..., dict[str, Any]]] = {
     "compact": compact,
+    "compact-remote": compact_remote,
     "duckdb-copy": duckdb_copy,
     "pyiceberg-overwrite": pyiceberg_overwrite,
 }
