@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from regelate.core.conflict import CommitWindow
@@ -265,12 +264,6 @@ class Fleet(Protocol):
 
     def namespaces(self) -> tuple[str, ...]: ...
     def list_tables(self, namespace: str) -> tuple[str, ...]: ...
-
-
-class InputFiles(Protocol):
-    """Brings files of a table's storage to this machine, each whole; several threads may ask."""
-
-    def fetch(self, location: str, path: Path, size_bytes: int) -> None: ...
 
 
 class OutputFiles(Protocol):

@@ -23,6 +23,8 @@ def local_copies(settings: Settings, session: TableSession) -> Iterator[LocalCop
     if not budget_bytes:
         yield None
         return
-    copies = LocalCopies(session.inputs, session.folder, connections=storage.connections, budget_bytes=budget_bytes)
+    copies = LocalCopies(
+        session.inputs.fetch, session.folder, connections=storage.connections, budget_bytes=budget_bytes
+    )
     with closing(copies):
         yield copies

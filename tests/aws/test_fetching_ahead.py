@@ -148,7 +148,7 @@ def delete(content: DeleteContent) -> DeleteFile:
 
 
 def copies_of(files: Files, folder: Path, budget: int) -> LocalCopies:
-    return LocalCopies(files, folder, connections=4, budget_bytes=budget)
+    return LocalCopies(files.fetch, folder, connections=4, budget_bytes=budget)
 
 
 def test_groups_are_worked_off_within_the_budget_and_leave_nothing(tmp_path: Path) -> None:

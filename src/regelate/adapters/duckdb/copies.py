@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +18,10 @@ from regelate.adapters.duckdb.inputs import local_file
 from regelate.core.plan import FileGroup
 from regelate.core.table import DeleteContent, DeleteFile, FileScanTask
 from regelate.errors import DataUnavailable, Unavailable
-from regelate.ports import InputFiles
+
+Fetch = Callable[[str, Path, int], None]
+"""Copies the file at a location to a path here, whole; it ought to have so many bytes. FileNotFoundError where it is
+gone, Unavailable of the storage."""
 
 
 @dataclass
@@ -37,8 +40,8 @@ class LocalCopies:
     work on the earlier ones meanwhile. A group that is larger than the budget is not fetched.
     """
 
-    def __init__(self, inputs: InputFiles, folder: Path, *, connections: int, budget_bytes: int) -> None:
-        self._inputs = inputs
+    def __init__(self, fetch: Fetch, folder: Path, *, connections: int, budget_bytes: int) -> None:
+        self._fetch = fetch
         self._folder = folder / f"copies-{uuid4().hex}"
         self._budget_bytes = self._room = budget_bytes
         self._changed = threading.Condition()
@@ -138,10 +141,10 @@ class LocalCopies:
     def _submit(self, location: str, size_bytes: int) -> Future[Path]:
         path = self._folder / f"{uuid4().hex}.parquet"
         self._names[str(path)] = location
-        return self._pool.submit(self._fetch, location, path, size_bytes)
+        return self._pool.submit(self._fetched, location, path, size_bytes)
 
-    def _fetch(self, location: str, path: Path, size_bytes: int) -> Path:
-        self._inputs.fetch(location, path, size_bytes)
+    def _fetched(self, location: str, path: Path, size_bytes: int) -> Path:
+        self._fetch(location, path, size_bytes)
         return path
 
 

@@ -14,7 +14,7 @@ PIECE_BYTES = 8 * 1024 * 1024
 
 
 class TableInputs:
-    """Implements InputFiles for the storage of one table; safe for several threads."""
+    """Fetches files of one table's storage; safe for several threads."""
 
     def __init__(self, io: FileIO) -> None:
         self._io = io
