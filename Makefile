@@ -24,7 +24,7 @@ CUT := $(COMPILE) --generate-hashes --constraints requirements/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup-spark demo demo-spark test sim sim-mutations test-concurrency test-catalogs test-spark t9 lint bench serve postman validate test-rie golden requirements clean
+.PHONY: help install setup-spark demo demo-spark test sim sim-mutations test-concurrency test-catalogs test-spark test-airflow t9 lint bench serve postman validate test-rie golden requirements clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,7 +58,7 @@ demo-spark: setup-spark ## the same on Spark: small files made by micro-batches,
 	$(BIN)/regelate demo-spark --jars $(CURDIR)/.servers/ivy
 
 test: install ## run the tests, all but the slow ones and those on Spark
-	$(BIN)/python -m pytest -n 2 -m "not slow and not spark and not rie and not catalogs" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 -m "not slow and not spark and not rie and not catalogs and not airflow" $(PYTEST_ARGS)
 
 test-concurrency: install ## up to 20 processes on SQLite and on Iceberg's REST catalog (needs a JDK and mvn)
 	$(BIN)/python -m tests.concurrency
@@ -68,6 +68,16 @@ test-catalogs: install ## run the tests on real catalog servers: Iceberg's REST 
 
 test-spark: setup-spark ## run the tests on Spark, in one session (a Java comes with setup-spark)
 	$(BIN)/python -m pytest tests/pipeline -m spark $(PYTEST_ARGS)
+
+test-airflow: setup-spark .airflow/.installed ## run both DAGs by Airflow itself (700 MB, in an environment of its own)
+	$(BIN)/python -m pytest tests/airflow -m airflow $(PYTEST_ARGS)
+
+# Airflow pins what we pin otherwise, so it has an environment of its own; nothing of ours is in it.
+.airflow/.installed: requirements/airflow.txt
+	$(PYTHON) -m venv --clear .airflow
+	@echo "installing requirements/airflow.txt (two minutes or so)"
+	@$(call thrice,.airflow/bin/python -m pip --disable-pip-version-check --retries 10 --timeout 60 install --quiet --no-deps --no-compile --require-hashes -r requirements/airflow.txt)
+	@touch $@
 
 t9: setup-spark ## one interleaving by Iceberg's RewriteFiles and by COMPACT, side by side
 	$(BIN)/python -m tests.spark.t9
@@ -117,7 +127,7 @@ $(SAM)/.installed: requirements/sam.txt
 golden: install ## rewrite the golden answers; read the diff afterwards
 	$(BIN)/python -m pytest tests/golden --rewrite-golden
 
-# constraints.txt is the one resolution and every list but those of sam and nessie is cut from it: any two can be installed side by side.
+# constraints.txt is the one resolution and every list but those of sam, airflow and nessie is cut from it: any two can be installed side by side.
 requirements: ## regenerate requirements/*.txt with uv (UPGRADE=--upgrade takes newer versions)
 	$(COMPILE) $(UPGRADE) --no-annotate --all-extras pyproject.toml requirements/build.in -o requirements/constraints.txt
 	$(CUT) requirements/build.in -o requirements/build.txt
@@ -127,8 +137,9 @@ requirements: ## regenerate requirements/*.txt with uv (UPGRADE=--upgrade takes 
 	$(CUT) pyproject.toml --extra aws --extra otel -o requirements/otel.txt
 	$(CUT) pyproject.toml --extra spark -o requirements/spark.txt
 	$(COMPILE) --generate-hashes $(UPGRADE) requirements/sam.in -o requirements/sam.txt
+	$(COMPILE) --generate-hashes $(UPGRADE) requirements/airflow.in -o requirements/airflow.txt
 	$(COMPILE) --generate-hashes $(UPGRADE) requirements/nessie.in -o requirements/nessie.txt
 
 clean: ## remove the environment, builds and caches
-	rm -rf $(VENV) $(SAM) .aws-sam postman/node_modules build dist src/regelate.egg-info
+	rm -rf $(VENV) $(SAM) .airflow .aws-sam postman/node_modules build dist src/regelate.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
