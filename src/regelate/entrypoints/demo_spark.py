@@ -26,7 +26,7 @@ from regelate.report import documents
 from regelate.report.jobs import report_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from regelate.pipeline.session import SparkSession
 
 MARK = ".regelate-demo-spark"
 NAMESPACE, TABLE = "maintenance_demo", "event_stream"

@@ -21,7 +21,7 @@ from regelate.errors import InvalidRequest, Unavailable
 from regelate.pipeline import sqlite_catalog
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import SparkSession as SparkSession  # noqa: PLC0414  what callers name in their types
 
 SPARK_LINE, SCALA = "3.5", "2.12"
 ICEBERG_VERSION = "1.10.1"
