@@ -38,15 +38,19 @@ def _preload() -> None:
     import regelate.adapters.duckdb.query
     import regelate.adapters.iceberg.rows
     import regelate.adapters.iceberg.scan
-    import regelate.adapters.iceberg.session  # noqa: F401
+    import regelate.adapters.iceberg.session
     from regelate.adapters.iceberg.catalogs import preload_catalog
     from regelate.errors import RegelateError
     from regelate.handler import application
 
     try:
-        preload_catalog(application().settings.catalog()[1].type)
+        settings = application().settings
+        preload_catalog(settings.catalog()[1].type)
     except RegelateError:
         return
+    if settings.jobs.store == "dynamodb":
+        import regelate.adapters.jobstore.dynamodb
+        import regelate.adapters.jobstore.sqs  # noqa: F401
 
 
 lambda_handler = load()

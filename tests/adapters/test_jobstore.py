@@ -234,3 +234,13 @@ def test_a_queue_that_is_missing_says_that_the_job_is_stored(aws: Callable[[str]
     with pytest.raises(Unavailable) as caught:
         queue.send(job(store))
     assert caught.value.details["job_id"] == "job-1"
+
+
+def test_without_a_region_both_say_that_they_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    for made in (lambda: DynamoJobs("jobs", retention_seconds=WEEK), lambda: SqsQueue("http://127.0.0.1/q.fifo")):
+        with pytest.raises(Unavailable, match="NoRegionError") as caught:
+            made()
+        assert caught.value.code == "JOBS_UNAVAILABLE"

@@ -26,7 +26,12 @@ pytestmark = pytest.mark.rie
 MACHINE = {"x86_64": "x86_64", "aarch64": "arm64"}[platform.machine()]
 EVENTS = {path.stem: json.loads(path.read_text()) for path in sorted((REPOSITORY / "events").glob("*.json"))}
 FIRST = ["create_table", "emulator_seed_create", "write", "apigw_v2_write"]
-OF_THE_PAST = {"expire_snapshots_undo": "UNDO_NOT_FOUND"}
+OF_THE_PAST = {
+    "expire_snapshots_undo": "UNDO_NOT_FOUND",
+    "job_status": "JOB_NOT_FOUND",
+    "job_cancel": "JOB_NOT_FOUND",
+    "apigw_v2_job": "JOB_NOT_FOUND",
+}
 """Events that name what happened in another lake, and the code that they are refused with in a new one."""
 LAST = ["drop_table"]
 PATHS = {"/health": "HEALTH_CHECK", "/api/v1/compact": "COMPACT"}
@@ -111,16 +116,18 @@ def test_every_event_is_answered_as_openapi_promises(emulator: Emulator) -> None
     middle = [name for name in EVENTS if name not in (*FIRST, *LAST)]
     for name in (*FIRST, *middle, *LAST):
         made = emulator.asked(EVENTS[name])
-        assert made.get("statusCode", 200) == 200, (name, made)
+        assert made.get("statusCode", 200) in ((200, 404) if name in OF_THE_PAST else (200,)), (name, made)
+        if name == "sqs_job":
+            assert made == {"batchItemFailures": []}  # a job that nobody knows any more
+            continue
         if name in PAGES:
             assert len(made["body"]) > 1000
             continue
-        event = EVENTS[name]
-        operation = operation_of(event)
         answer = answer_in(made)
         if name in OF_THE_PAST:
             assert answer["error"]["code"] == OF_THE_PAST[name]
             continue
+        operation = operation_of(EVENTS[name])
         assert answer["success"] is True, (name, answer)
         check_answer(operation, answer)
 
@@ -128,6 +135,8 @@ def test_every_event_is_answered_as_openapi_promises(emulator: Emulator) -> None
 def operation_of(event: dict[str, Any]) -> str:
     if "operation" in event:
         return str(event["operation"])
+    if "detail" in event:
+        return str(event["detail"]["operation"])
     path = str(event.get("rawPath", event.get("path")))
     if path in PATHS:
         return PATHS[path]

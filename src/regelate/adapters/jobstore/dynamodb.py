@@ -36,7 +36,8 @@ class DynamoJobs:
     def __init__(self, table: str, *, retention_seconds: float, client: Any = None) -> None:
         self._table = table
         self._retention_seconds = retention_seconds
-        self._client = boto3.client("dynamodb", config=CLIENT) if client is None else client
+        with _faults():  # without a region there is no client
+            self._client = boto3.client("dynamodb", config=CLIENT) if client is None else client
 
     def now_ms(self) -> int:
         return self._read("clock")[1]
@@ -197,4 +198,4 @@ def _faults() -> Iterator[None]:
         code = error.response["Error"]["Code"]
         raise Unavailable("JOBS_UNAVAILABLE", f"the job store refused: {code}") from error
     except BotoCoreError as error:
-        raise Unavailable("JOBS_UNAVAILABLE", f"the job store did not answer: {type(error).__name__}") from error
+        raise Unavailable("JOBS_UNAVAILABLE", f"the job store cannot be reached: {type(error).__name__}") from error

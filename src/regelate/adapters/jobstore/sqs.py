@@ -23,7 +23,10 @@ class SqsQueue:
 
     def __init__(self, url: str, *, client: Any = None) -> None:
         self._url = url
-        self._client = boto3.client("sqs", config=CLIENT) if client is None else client
+        try:
+            self._client = boto3.client("sqs", config=CLIENT) if client is None else client
+        except BotoCoreError as error:  # without a region there is no client
+            raise Unavailable("JOBS_UNAVAILABLE", f"the queue cannot be reached: {type(error).__name__}") from error
 
     def send(self, record: JobRecord) -> None:
         try:
