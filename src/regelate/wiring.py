@@ -22,10 +22,12 @@ from regelate.core.option_retention import resolve_retention
 from regelate.core.options import Auto, CompactOptions, resolve_check, resolve_policy
 from regelate.core.policy import CompactionPolicy
 from regelate.core.schema import TableDefinition
+from regelate.core.session_policy import Access
 from regelate.errors import RegelateError
 from regelate.operations import answers
 from regelate.settings import Settings, load_settings
 from regelate.tenancy import Address, Tenancy
+from regelate.wiring_access import Opening
 from regelate.wiring_compact import Compacting, run_id_of
 from regelate.wiring_jobs import Jobs
 from regelate.wiring_maintenance import Maintenance
@@ -45,7 +47,7 @@ EXPLAINED_FILES = 10_000
 """Files listed by an explained health answer; the command line streams all of them."""
 
 
-class Application(Compacting, Jobs, Maintenance, Querying, Sweeping):
+class Application(Opening, Compacting, Jobs, Maintenance, Querying, Sweeping):
     """Everything behind the doors, for one process. Safe for several threads; an operation owns its own sessions."""
 
     def __init__(self, settings: Settings) -> None:
@@ -56,38 +58,32 @@ class Application(Compacting, Jobs, Maintenance, Querying, Sweeping):
         self.placement = settings.placement_policy(os.environ)
 
     @cached_property
-    def _catalogs(self) -> Any:
-        from regelate.adapters.iceberg.catalogs import Catalogs
-
-        return Catalogs(self.settings.storage.properties)
-
-    @cached_property
     def _manifests(self) -> ManifestReader:
         from regelate.adapters.iceberg.manifests import ManifestReader
 
         return ManifestReader()
 
-    def catalog(self, name: str | None = None) -> Any:
-        found, catalog = self.settings.catalog(name)
-        return self._catalogs.open(found, catalog.properties, catalog.local_folders())
-
-    def _admin(self, address: Address) -> IcebergAdmin:
+    def _admin(self, address: Address, access: Access = Access.WRITE) -> IcebergAdmin:
         from regelate.adapters.iceberg.admin import IcebergAdmin
 
-        return IcebergAdmin(self.catalog(address.catalog), defaults=self.settings.table_defaults)
+        def survey() -> Any:
+            return self.catalog(address.catalog)
+
+        return IcebergAdmin(self.catalog_of(address, access), defaults=self.settings.table_defaults, survey=survey)
 
     @contextmanager
-    def _session(self, address: Address) -> Iterator[TableSession]:
+    def _session(self, address: Address, access: Access = Access.WRITE) -> Iterator[TableSession]:
         """Load a table, with a private folder that is gone afterwards, whatever happens."""
         from regelate.adapters.iceberg.session import TableSession
 
         with tempfile.TemporaryDirectory(prefix="regelate-", ignore_cleanup_errors=True) as folder:
             session = TableSession(
-                self.catalog(address.catalog),
+                self.catalog_of(address, access),
                 address.ident,
                 self._manifests,
                 Path(folder),
                 longest_run_seconds=self.settings.sweep.longest_run_seconds,
+                survey=lambda: self.catalog(address.catalog),
             )
             with session.run():
                 yield session
@@ -141,12 +137,12 @@ class Application(Compacting, Jobs, Maintenance, Querying, Sweeping):
     def describe_table(self, address: Address) -> Fields:
         from regelate.operations.tables import describe_table
 
-        return answers.described(describe_table(self._admin(address), address.ident))
+        return answers.described(describe_table(self._admin(address, Access.READ), address.ident))
 
     def list_tables(self, address: Address) -> Fields:
         from regelate.operations.tables import list_tables
 
-        return {"tables": list(list_tables(self._admin(address), address.ident))}
+        return {"tables": list(list_tables(self._admin(address, Access.READ), address.ident))}
 
     def drop_table(self, address: Address, *, purge: bool) -> Fields:
         from regelate.operations.tables import drop_table
@@ -226,7 +222,7 @@ class Application(Compacting, Jobs, Maintenance, Querying, Sweeping):
     def table_health(self, address: Address, *, explain: bool) -> Fields:
         from regelate.operations.health import table_health
 
-        with self._session(address) as session:
+        with self._session(address, Access.READ) as session:
             policy = self._policy(session, CompactOptions())
             report = table_health(session.reader, self.clock, policy)
             self.telemetry.tell(Assessed(table=address.ident, small_files=report.health.small_files))
@@ -238,7 +234,7 @@ class Application(Compacting, Jobs, Maintenance, Querying, Sweeping):
 
     def explain_files(self, address: Address) -> Iterator[Mapping[str, object]]:
         """Stream one reason per data file, without a limit."""
-        with self._session(address) as session:
+        with self._session(address, Access.READ) as session:
             policy = self._policy(session, CompactOptions())
             for data_file, reason in session.reader.explain(policy):
                 yield answers.explained(data_file, reason)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regelate.core.measures import Queried
+from regelate.core.session_policy import Access
 from regelate.tenancy import Address
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Parts(Protocol):
     def _results(self) -> ResultStores: ...
     @property
     def _manifests(self) -> ManifestReader: ...
-    def _session(self, address: Address) -> AbstractContextManager[TableSession]: ...
+    def _session(self, address: Address, access: Access) -> AbstractContextManager[TableSession]: ...
 
 
 class ResultStores:
@@ -98,7 +99,7 @@ class Querying:
 
         limits = self.settings.limits.of(address.tenant_id)
         results = self._results.of(address.tenant_id)
-        with self._session(address) as session:
+        with self._session(address, Access.READ) as session:
 
             def scan(snapshot_id: int | None, as_of_ms: int | None) -> TableScan:
                 return SnapshotScan(

@@ -133,7 +133,7 @@ def swept_table(parts: TableParts, session: TableSession, address: Address, *, d
 
     return sweep_table(
         address.ident,
-        TableLedgers(parts.catalog(address.catalog), address.ident, parts._manifests),
+        TableLedgers(session.catalog, address.ident, parts._manifests),
         session.reclaimer,
         longest_run_seconds=parts.settings.sweep.longest_run_seconds,
         dry_run=dry_run,

@@ -12,6 +12,7 @@ _CLAIMS: Mapping[str, Any] = {
         "queue_url": "${REGELATE_JOBS_QUEUE:-}",
     },
     "auth": "${REGELATE_AUTH:-claims}",
+    "tenancy": {"role_arn": "${REGELATE_TENANT_ROLE_ARN:-}"},
     "results": {"location": "${REGELATE_RESULTS:-}"},
     "default_catalog": "glue",
     "catalogs": {

@@ -10,12 +10,15 @@ from typing import Any, cast, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from regelate.core import names
+from regelate.core.session_policy import MAX_POLICY_CHARACTERS, Access, session_policy
 from regelate.errors import InvalidRequest
 from regelate.settings.models import ANY_TENANT, Configuration
 
 Fault = tuple[str, str]
 """Key path in the merged document, and the rule that its value breaks; never the value, it may be a secret."""
 _UNKNOWN_KEY = "extra_forbidden"
+SESSION_MARGIN_SECONDS = 60
+"""A session outlives the longest run of a process by so much: the clocks of two machines differ."""
 
 
 def typed(document: Mapping[str, Any]) -> tuple[Configuration | None, list[Fault]]:
@@ -100,6 +103,8 @@ def clashes(found: Configuration, environment: str) -> Iterator[Fault]:
     if found.auth == "none" and environment != "development":
         yield "auth", "none lets every caller be every tenant; it exists in development only"
     yield from _catalog_clashes(found)
+    if found.tenancy.role_arn:
+        yield from _session_clashes(found)
 
 
 def _catalog_clashes(found: Configuration) -> Iterator[Fault]:
@@ -126,3 +131,21 @@ def _catalog_clashes(found: Configuration) -> Iterator[Fault]:
         if found.auth != "none" and not catalog.multi_tenant and not single:
             rule = "{namespace} shows every table to every tenant: name exactly one in tenants"
             yield f"catalogs.{name}.namespace_template", f"{rule}, or use {{tenant_id}}__{{namespace}}"
+
+
+def _session_clashes(found: Configuration) -> Iterator[Fault]:
+    """Yield what would leave a tenant without a session that fits, or with one that ends amid a run."""
+    seconds, longest = found.tenancy.session_seconds, found.placement.max_in_process_seconds
+    if seconds < longest + SESSION_MARGIN_SECONDS:
+        rule = f"({seconds}) must be {SESSION_MARGIN_SECONDS} above placement.max_in_process_seconds ({longest:g})"
+        yield "tenancy.session_seconds", rule
+    for name, catalog in found.catalogs.items():
+        warehouse = catalog.properties.get("warehouse", "")
+        if not warehouse.startswith("s3://"):
+            yield f"catalogs.{name}.warehouse", "must be s3://bucket/prefix where tenancy.role_arn is set"
+            continue
+        longest_name = "x" * names.MAX_TENANT_BYTES if catalog.multi_tenant else None
+        policies = [session_policy(access, longest_name, warehouse) for access in Access]
+        if max(map(len, policies)) > MAX_POLICY_CHARACTERS:
+            rule = f"is too long: a session policy that names it must fit into {MAX_POLICY_CHARACTERS} characters"
+            yield f"catalogs.{name}.warehouse", rule

@@ -12,9 +12,9 @@ from pydantic import ConfigDict, Field, StringConstraints
 from regelate.core.options import Auto, CheckPolicy, CompactionDefaults, RetentionDefaults
 from regelate.core.policy import GB, MAX_TARGET_BYTES, MB, PlacementPolicy, Verify
 from regelate.errors import NotFound, RegelateError
-from regelate.settings.limits import LimitSettings, ResultSettings
 from regelate.settings.machine import available_memory_bytes, available_processors
 from regelate.settings.section import Positive, Section
+from regelate.settings.tenants import LimitSettings, ResultSettings, TenancySettings
 
 HOUR_MS = 3_600_000
 SINGLE_TENANT = "{namespace}"
@@ -191,6 +191,7 @@ class Configuration(Section):
     default_catalog: str | None = None
     tenants: Literal["*"] | tuple[str, ...] = ()
     auth: Literal["none", "claims", "iam"] = "claims"
+    tenancy: TenancySettings = TenancySettings()
     limits: LimitSettings = LimitSettings()
     results: ResultSettings = ResultSettings()
     placement: PlacementSettings = PlacementSettings()

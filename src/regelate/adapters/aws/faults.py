@@ -17,6 +17,8 @@ _REFUSED = frozenset(
         "InvalidAccessKeyId",
         "InvalidClientTokenId",
         "InvalidToken",
+        "MalformedPolicyDocument",
+        "PackedPolicyTooLarge",
         "SignatureDoesNotMatch",
         "UnrecognizedClientException",
     }

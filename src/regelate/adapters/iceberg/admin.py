@@ -44,9 +44,16 @@ class IcebergAdmin:
     """
 
     def __init__(
-        self, catalog: Catalog, *, defaults: Mapping[str, str], sleep: Callable[[float], None] = time.sleep
+        self,
+        catalog: Catalog,
+        *,
+        defaults: Mapping[str, str],
+        sleep: Callable[[float], None] = time.sleep,
+        survey: Callable[[], Catalog] | None = None,
     ) -> None:
+        """`survey` opens the catalog to see the metadata of every table, where `catalog` itself may not."""
         self._catalog = catalog
+        self._survey = survey or (lambda: catalog)
         self._defaults = defaults
         self._sleep = sleep
 
@@ -136,7 +143,7 @@ class IcebergAdmin:
             raise NotAllowed(
                 "GC_DISABLED", f"{ident} has gc.enabled=false: its files may be shared; drop it without purge"
             )
-        Neighbours(self._catalog).check_no_clone(table)
+        Neighbours(self._survey).check_no_clone(table)
         files = FileList.of(table)
         if open_table(self._catalog, ident).metadata.table_uuid != table.metadata.table_uuid:
             raise Conflict("TABLE_REPLACED", f"another table is {ident} by now; nothing was dropped", retryable=False)

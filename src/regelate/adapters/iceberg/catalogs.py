@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
@@ -19,6 +20,9 @@ OUR_FILE_IO = f"{S3FileIO.__module__}.{S3FileIO.__qualname__}"
 NOT_OURS = ("adls.", "hf.", "s3.signer")
 """Properties that ask for a storage which only another FileIO of PyIceberg knows."""
 
+CATALOGS_KEPT = 64
+"""Every tenant's sessions open a catalog anew, three an hour or so."""
+
 
 class Catalogs:
     """The configured catalogs of one process, each opened when first asked for; safe for several threads.
@@ -28,18 +32,27 @@ class Catalogs:
 
     def __init__(self, storage: Mapping[str, str] | None = None) -> None:
         self._storage = storage or {}
-        self._open: dict[str, Catalog] = {}
+        self._open: OrderedDict[tuple[str, str], Catalog] = OrderedDict()
         self._lock = threading.Lock()
 
-    def open(self, name: str, properties: Mapping[str, str], folders: tuple[Path, ...] = ()) -> Catalog:
-        """Return a catalog; `folders` are made first, because SQLite makes a file but no folder."""
+    def open(
+        self, name: str, properties: Mapping[str, str], folders: tuple[Path, ...] = (), *, session: str = ""
+    ) -> Catalog:
+        """Return a catalog; `folders` are made first, because SQLite makes a file but no folder.
+
+        `session` names the credentials among the properties: another session, another catalog. Few are kept.
+        """
+        key = (name, session)
         with self._lock:
-            if name not in self._open:
+            if key not in self._open:
                 with catalog_faults():
                     for folder in folders:
                         folder.mkdir(parents=True, exist_ok=True)
-                    self._open[name] = load_catalog(name, **_absolute(with_storage(properties, self._storage)))
-            return self._open[name]
+                    self._open[key] = load_catalog(name, **_absolute(with_storage(properties, self._storage)))
+                if len(self._open) > CATALOGS_KEPT:
+                    self._open.popitem(last=False)
+            self._open.move_to_end(key)
+            return self._open[key]
 
 
 def preload_catalog(kind: str) -> None:

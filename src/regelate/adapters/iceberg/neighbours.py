@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from pyiceberg.catalog import Catalog
@@ -25,8 +25,13 @@ class Neighbours:
     Errors: NotAllowed GC_DISABLED, which never names the other table: it may be another tenant's.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, survey: Callable[[], Catalog]) -> None:
+        """`survey` opens the catalog with the right to see every table's metadata."""
+        self._survey = survey
+
+    @property
+    def _catalog(self) -> Catalog:
+        return self._survey()
 
     def check_no_clone(self, table: Table) -> None:
         """Refuse when another table has this table's UUID or location: it reads the same files (row 52).

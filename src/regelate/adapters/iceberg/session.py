@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -48,8 +48,11 @@ class TableSession:
         folder: Path | None = None,
         *,
         longest_run_seconds: float = LONGEST_RUN_SECONDS,
+        survey: Callable[[], Catalog] | None = None,
     ) -> None:
-        self._catalog = catalog
+        """`survey` opens the catalog to see the metadata of every table, where `catalog` itself may not."""
+        self.catalog = catalog
+        self._survey = survey or (lambda: catalog)
         self._ident = ident
         self._manifests = manifests
         self.folder = folder or Path(tempfile.gettempdir())
@@ -131,11 +134,11 @@ class TableSession:
 
     def fresh_reader(self) -> SnapshotReader:
         """Return a reader of the table as the catalog shows it now."""
-        return SnapshotReader(open_table(self._catalog, self._ident), self._manifests)
+        return SnapshotReader(open_table(self.catalog, self._ident), self._manifests)
 
     @cached_property
     def committer(self) -> IcebergCommitter:
-        return IcebergCommitter(self._catalog, self.table, self._manifests, self.ledger)
+        return IcebergCommitter(self.catalog, self.table, self._manifests, self.ledger)
 
     @cached_property
     def outputs(self) -> TableOutputs:
@@ -163,13 +166,13 @@ class TableSession:
     @property
     def orphans(self) -> TableOrphans:
         """Load the table anew. Not cached: Python 3.11 lets one thread at a time into a cached property of a class."""
-        return TableOrphans(lambda: open_table(self._catalog, self._ident), self._manifests, Neighbours(self._catalog))
+        return TableOrphans(lambda: open_table(self.catalog, self._ident), self._manifests, Neighbours(self._survey))
 
     @cached_property
     def reclaimer(self) -> SnapshotReclaimer:
         return SnapshotReclaimer(
-            lambda: open_table(self._catalog, self._ident),
+            lambda: open_table(self.catalog, self._ident),
             lambda: self.committer.table,
             self._manifests,
-            Neighbours(self._catalog),
+            Neighbours(self._survey),
         )

@@ -1,4 +1,4 @@
-"""The keys of config.json that say how much anybody may ask for, and which tenant may have more or less of it."""
+"""The keys of config.json about tenants: how much they may ask for, where large results go, what keeps them apart."""
 
 from __future__ import annotations
 
@@ -59,3 +59,16 @@ class ResultSettings(Section):
     @property
     def is_bucket(self) -> bool:
         return (self.location or "").startswith("s3://")
+
+
+class TenancySettings(Section):
+    """The role that is taken for every tenant anew, with a policy that lets it touch that tenant's files alone. Empty
+    or null: the process's own credentials serve everybody.
+    """
+
+    role_arn: Annotated[str, StringConstraints(pattern=r"^$|^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$")] | None = None
+    session_seconds: Annotated[int, Field(ge=900, le=3600)] = 1800
+
+    @property
+    def partition(self) -> str:
+        return (self.role_arn or "arn:aws").split(":")[1]
