@@ -54,17 +54,20 @@ class Opening:
 
     def catalog(self, name: str | None = None) -> Any:
         """Return a catalog to look at all of its tables, not at their rows."""
-        return self._opened(name, Access.SURVEY, None)
+        if self.settings.tenancy.role_arn:
+            return self._in_session(name, Access.SURVEY, None)
+        found, catalog = self.settings.catalog(name)
+        return self._catalogs.open(found, catalog.properties, catalog.local_folders())
 
     def catalog_of(self, address: Address, access: Access = Access.WRITE) -> Any:
         """Return the catalog of a table, with access to the tables of its tenant."""
-        return self._opened(address.catalog, access, address.tenant_id)
+        if not self.settings.tenancy.role_arn:
+            return self.catalog(address.catalog)
+        return self._in_session(address.catalog, access, address.tenant_id)
 
-    def _opened(self, name: str | None, access: Access, tenant: str | None) -> Any:
+    def _in_session(self, name: str | None, access: Access, tenant: str | None) -> Any:
         found, catalog = self.settings.catalog(name)
         tenancy, properties = self.settings.tenancy, catalog.properties
-        if not tenancy.role_arn:
-            return self._catalogs.open(found, properties, catalog.local_folders())
         who = tenant if catalog.multi_tenant else None
         session = self._sessions.session(
             session_policy(access, who, properties["warehouse"], partition=tenancy.partition),

@@ -13,6 +13,7 @@ import pytest
 
 from regelate.adapters.telemetry.emf import NAMESPACE, SERVICE
 from regelate.core.measures import METRICS
+from regelate.core.session_policy import Access, session_policy
 from regelate.entrypoints.http import DOCS_PATH, ROUTES
 from regelate.entrypoints.requests import Compact, Sweep, parse_request
 from regelate.settings import load_settings
@@ -54,6 +55,7 @@ OTHERS = {
     "dynamodb:GetItem": "jobs and leases",
     "dynamodb:PutItem": "jobs",
     "dynamodb:UpdateItem": "leases",
+    "sts:AssumeRole": "a session of its own for every tenant",
 }
 NEVER_HERE = {"glue:DeleteDatabase", "glue:UpdateDatabase"}
 """Calls of PyIceberg that nothing of ours makes."""
@@ -140,8 +142,8 @@ def test_no_statement_allows_more_than_it_names() -> None:
         assert [action for action in listed(statement["Action"]) if "*" in action] == []
         assert statement["Resource"] not in ("*", ["*"])
         if any(action.startswith("s3:") for action in listed(statement["Action"])):
-            assert {"WarehouseBucket"} < set(names_in(statement))
-            assert "WarehousePrefix" in set(names_in(statement))
+            named = set(names_in(statement))
+            assert {"WarehouseBucket", "WarehousePrefix"} <= named or named == {"ResultBucket"}
 
 
 def test_every_action_that_is_allowed_is_used() -> None:
@@ -152,12 +154,114 @@ def test_every_action_that_is_allowed_is_used() -> None:
     assert set(USED.values()) | {re.sub("(?<!^)(?=[A-Z])", "_", a.split(":")[1]).lower() for a in NEVER_HERE} == called
 
 
-def test_only_the_api_may_make_and_drop_tables() -> None:
-    def actions(role: str) -> set[str]:
-        return {a for s in walk(RESOURCES[role]) if isinstance(s, dict) and "Action" in s for a in listed(s["Action"])}
+def policies_of(role: str) -> list[str]:
+    """The managed policies of a role, and the policies that are attached to it from outside."""
+    managed = list(names_in(RESOURCES[role]["Properties"].get("ManagedPolicyArns", [])))
+    return managed + [name for name, policy in of_type("AWS::IAM::Policy").items() if {"Ref": role} in policy["Roles"]]
 
-    assert {"glue:CreateTable", "glue:DeleteTable"} <= actions("ApiRole")
-    assert not {action for action in actions("WorkerRole") if action.startswith("glue:")}
+
+def actions_of(role: str) -> set[str]:
+    """What a role may do, by its own policies and by those that it is given."""
+    found = [RESOURCES[role]["Properties"].get("Policies", []), *(RESOURCES[name] for name in policies_of(role))]
+    return {a for s in walk(found) if isinstance(s, dict) and "Effect" in s for a in listed(s["Action"])}
+
+
+def test_neither_function_may_touch_a_table_by_itself_but_takes_a_role_that_nobody_else_can() -> None:
+    for function, role, tables in (
+        ("ApiFunction", "ApiRole", "ApiTablesRole"),
+        ("WorkerFunction", "WorkerRole", "WorkerTablesRole"),
+    ):
+        assert "TablesPolicy" not in policies_of(role)
+        assert {action for action in actions_of(role) if action.startswith(("glue:", "kms:"))} == set()
+        assert "TablesPolicy" in policies_of(tables)
+        (taking,) = [
+            s for s in walk(RESOURCES) if isinstance(s, dict) and s.get("Resource") == {"Fn::GetAtt": [tables, "Arn"]}
+        ]
+        assert (taking["Effect"], taking["Action"]) == ("Allow", "sts:AssumeRole")
+        (trusted,) = RESOURCES[tables]["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+        assert trusted["Principal"] == {"AWS": {"Fn::GetAtt": [role, "Arn"]}}
+        variables = RESOURCES[function]["Properties"]["Environment"]["Variables"]
+        assert variables["REGELATE_TENANT_ROLE_ARN"] == {"Fn::GetAtt": [tables, "Arn"]}
+
+
+def test_a_role_of_tables_may_do_all_that_any_session_of_a_tenant_may_and_lasts_as_long() -> None:
+    """A session can do what role AND policy allow: an action that only one of them has is a fault in the other."""
+    wanted = {access: json.loads(session_policy(access, "acme", "s3://b/w"))["Statement"] for access in Access}
+    asked = {
+        access: {a for s in statements if s["Effect"] == "Allow" for a in s["Action"]}
+        for access, statements in wanted.items()
+    }
+    assert actions_of("ApiTablesRole") == asked[Access.WRITE]
+    assert asked[Access.WRITE] - actions_of("WorkerTablesRole") == {
+        "glue:CreateDatabase",
+        "glue:CreateTable",
+        "glue:DeleteTable",
+    }
+    assert asked[Access.READ] | asked[Access.SURVEY] <= actions_of("WorkerTablesRole")
+    for role in ("ApiTablesRole", "WorkerTablesRole"):
+        longest = RESOURCES[role]["Properties"]["MaxSessionDuration"]
+        settings = load_settings({**ENVIRON, "REGELATE_ENVIRONMENT": "production"})
+        assert settings.tenancy.session_seconds <= longest <= 3600
+
+
+def test_only_the_api_may_make_and_drop_tables() -> None:
+    assert {"glue:CreateTable", "glue:DeleteTable"} <= actions_of("ApiTablesRole")
+    changing = {"glue:UpdateTable"}
+    found = {action for action in actions_of("WorkerTablesRole") if action.startswith("glue:")}
+    assert {action for action in found if not action.startswith("glue:Get")} == changing
+
+
+def test_large_results_go_to_a_bucket_of_their_own_that_forgets_them_and_lets_nobody_in() -> None:
+    bucket = RESOURCES["ResultBucket"]["Properties"]
+    place = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["REGELATE_RESULTS"]
+    assert place == {"Fn::Sub": "s3://${ResultBucket}/results"}
+    rules = {rule["Id"]: rule for rule in bucket["LifecycleConfiguration"]["Rules"]}
+    assert {rule["Status"] for rule in rules.values()} == {"Enabled"}
+    assert (rules["results"]["Prefix"], rules["results"]["ExpirationInDays"]) == ("results/", {"Ref": "ResultDays"})
+    assert rules["broken-uploads"]["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 1}
+    assert "Prefix" not in rules["broken-uploads"]
+    assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
+    assert bucket["OwnershipControls"] == {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
+    settings = load_settings({**ENVIRON, "REGELATE_ENVIRONMENT": "production"})
+    assert settings.results.url_seconds < PARAMETERS["ResultDays"]["MinValue"] * 86_400
+    (statement,) = RESOURCES["ResultsPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    assert statement["Resource"] == {"Fn::Sub": "${ResultBucket.Arn}/results/*"}
+    assert all("ResultsPolicy" in policies_of(role) for role in ("ApiRole", "WorkerRole"))
+    (tls,) = RESOURCES["ResultBucketPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    assert (tls["Effect"], tls["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
+
+
+def test_a_stored_result_on_its_way_fits_beside_what_a_query_spills() -> None:
+    settings = load_settings({**ENVIRON, "REGELATE_ENVIRONMENT": "production"})
+    disk = RESOURCES["ApiFunction"]["Properties"]["EphemeralStorage"]["Size"]
+    assert settings.limits.max_stored_result_bytes * 4 <= disk * 1024 * 1024
+
+
+def test_spark_is_there_only_if_asked_for_stops_by_itself_and_runs_for_this_account_alone() -> None:
+    assert PARAMETERS["SparkRelease"]["Default"] == ""
+    application, role = RESOURCES["SparkApplication"], RESOURCES["SparkJobRole"]
+    assert {application["Condition"], role["Condition"]} == {"WithSpark"}
+    assert application["Properties"]["AutoStopConfiguration"] == {"Enabled": True, "IdleTimeoutMinutes": 5}
+    assert {"Cpu", "Memory"} <= set(application["Properties"]["MaximumCapacity"])
+    for label in ("", "emr-7.12.0", "emr-spark-8.0.0"):
+        assert re.fullmatch(PARAMETERS["SparkRelease"]["AllowedPattern"], label)
+    assert not re.fullmatch(PARAMETERS["SparkRelease"]["AllowedPattern"], "7.12.0")
+    (trusted,) = role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+    assert trusted["Principal"] == {"Service": "emr-serverless.amazonaws.com"}
+    assert trusted["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+    assert policies_of("SparkJobRole") == ["TablesPolicy"]
+    assert not {"glue:CreateTable", "glue:DeleteTable"} & actions_of("SparkJobRole")
+    for output in ("SparkApplicationId", "SparkJobRoleArn"):
+        assert TEMPLATE["Outputs"][output]["Condition"] == "WithSpark"
+
+
+def test_no_two_resources_wait_for_each_other() -> None:
+    """CloudFormation refuses a circle; the linter finds only those within one kind of reference."""
+    waits = {name: set(names_in(resource)) & set(RESOURCES) - {name} for name, resource in RESOURCES.items()}
+    while waits:
+        ready = {name for name, on in waits.items() if not on & set(waits)}
+        assert ready, f"a circle among {sorted(waits)}"
+        waits = {name: on for name, on in waits.items() if name not in ready}
 
 
 def test_every_variable_that_is_set_is_read() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from regelate.entrypoints.http import ROUTES
 from regelate.entrypoints.requests import OPERATIONS
 from regelate.entrypoints.responses import check_answer
 from regelate.handler import make_handler
@@ -61,3 +62,17 @@ def test_there_is_an_event_for_every_operation_and_for_every_source() -> None:
         "rule_",
     ):
         assert any(name.startswith(source) for name in events), source
+
+
+def test_there_is_an_event_for_every_route_and_for_every_proof_of_who_calls() -> None:
+    events = [json.loads(path.read_text()) for path in EVENTS]
+    contexts = [event.get("requestContext", {}) for event in events]
+    routes = {(event["httpMethod"], event["path"]) for event in events if "httpMethod" in event}
+    routes |= {
+        (context["http"]["method"], event["rawPath"])
+        for event, context in zip(events, contexts, strict=True)
+        if "http" in context
+    }
+    assert set(ROUTES) <= routes
+    proofs = {proof for context in contexts for proof in context.get("authorizer", {})}
+    assert {"claims", "jwt", "iam"} <= proofs

@@ -17,7 +17,7 @@ MAX_SESSION_NAME_CHARACTERS = 64
 _SEAM = "__"
 _READ_GLUE = ("glue:GetDatabase", "glue:GetDatabases", "glue:GetTable", "glue:GetTables")
 _WRITE_GLUE = ("glue:CreateDatabase", "glue:CreateTable", "glue:DeleteTable", "glue:UpdateTable")
-_WRITE_FILES = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:ListMultipartUploadParts", "s3:PutObject")
+_WRITE_FILES = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject")
 _SPECIAL = re.compile(r"[*?$]")
 _NOT_IN_A_NAME = re.compile(r"[^\w+=,.@-]", re.ASCII)
 Statement = dict[str, object]
