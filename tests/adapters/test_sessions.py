@@ -284,6 +284,20 @@ def test_a_tables_files_and_its_catalog_are_reached_with_the_tenants_session(clo
         assert session.catalog.properties["glue.access-key-id"] == properties["s3.access-key-id"]
         assert properties["s3.access-key-id"] != "AKIAPROCESS"
         assert properties["s3.endpoint"] == application.settings.catalog()[1].properties["s3.endpoint"]
+        reached = session.store_access
+        assert reached is not None
+        assert (reached.key_id, reached.session_token) == (
+            properties["s3.access-key-id"],
+            properties["s3.session-token"],
+        )
+    for number in range(3):
+        records = [{"id": number}]
+        application.write(address, records, mode="append", key=(), idempotency_key=None, request_id="r")
+    compacted = application.compact(address, {"force": True}, request_id="r", idempotency_key=None)
+    assert compacted["status"] == "COMPLETED"
+    found = application.query(address, {"sql": "SELECT id FROM t ORDER BY id"})
+    assert found["rows"] == [{"id": 0}, {"id": 1}, {"id": 2}]
+    assert application.drop_table(address, purge=True) == {"dropped": True}
     assert application.health_check()["catalog_reachable"] is True
 
 
