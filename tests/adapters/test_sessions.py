@@ -169,14 +169,18 @@ NEEDS: Mapping[str, tuple[Mapping[str, Any], set[str]]] = {
     "REWRITE_MANIFESTS": (TABLE, {WRITE}),
     "MAINTAIN": (TABLE, {WRITE, SURVEY}),
     "SWEEP": ({}, {WRITE, SURVEY}),
+    "JOB_STATUS": ({"job_id": "none"}, set()),
+    "JOB_CANCEL": ({"job_id": "none"}, set()),
 }
-"""What each operation may ask for at most: QUERY and its like can change nothing, whatever else goes wrong."""
+"""What each operation may ask for at most: QUERY and its like can change nothing, whatever else goes wrong. Jobs are in
+a store of their own."""
 
 
 def stack_of_sessions(folder: Path) -> tuple[Stack, RecordingSessions]:
     """A lake on local disk, where credentials open nothing, with sessions for the tenant acme."""
     catalog = {**LOCAL_CATALOG, "namespace_template": "{tenant_id}__{namespace}"}
-    stack = stack_with(folder, auth="none", tenants=["acme", "other"], catalogs={"shared": catalog})
+    jobs = {"store": "sqlite", "path": f"{folder}/jobs.db"}
+    stack = stack_with(folder, auth="none", tenants=["acme", "other"], catalogs={"shared": catalog}, jobs=jobs)
     sessions = RecordingSessions()
     application = stack.application
     application.settings = application.settings.model_copy(update={"tenancy": TenancySettings(role_arn=ROLE)})
@@ -195,9 +199,12 @@ def test_an_operation_asks_for_no_more_than_it_needs_and_for_its_own_tenant_alon
     sessions.asked.clear()
     fields, needed = NEEDS[operation]
     body = {"operation": operation, **fields} | ({} if operation == "HEALTH_CHECK" else {"tenant_id": "acme"})
+    if not needed:
+        stack.refused(404, "JOB_NOT_FOUND", [], body)
+        assert sessions.asked == []
+        return
     stack.accepted(operation, body)
     found = {name for name, _ in sessions.asked}
-    assert found
     assert found <= needed
     assert found - {SURVEY} == needed - {SURVEY}
     assert operation != "DROP_TABLE" or SURVEY in found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +68,11 @@ def test_there_is_an_event_for_every_operation_and_for_every_source() -> None:
 def test_there_is_an_event_for_every_route_and_for_every_proof_of_who_calls() -> None:
     events = [json.loads(path.read_text()) for path in EVENTS]
     contexts = [event.get("requestContext", {}) for event in events]
-    routes = {(event["httpMethod"], event["path"]) for event in events if "httpMethod" in event}
-    routes |= {
-        (context["http"]["method"], event["rawPath"])
-        for event, context in zip(events, contexts, strict=True)
-        if "http" in context
-    }
-    assert set(ROUTES) <= routes
+    sent = {(event["httpMethod"], event["path"]) for event in events if "httpMethod" in event}
+    both = zip(events, contexts, strict=True)
+    sent |= {(context["http"]["method"], event["rawPath"]) for event, context in both if "http" in context}
+    for method, path in ROUTES:
+        pattern = re.sub(r"<\w+>", "[^/]+", path)
+        assert any(method == by and re.fullmatch(pattern, to) for by, to in sent), path
     proofs = {proof for context in contexts for proof in context.get("authorizer", {})}
     assert {"claims", "jwt", "iam"} <= proofs
