@@ -19,6 +19,7 @@ from tests.simulation.store import PlainIO
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+METADATA = ".metadata.json"
 QUARANTINE = "/regelate/quarantine/"
 ROUNDS = 4
 LONGER_THAN_ANYTHING_HOURS = 72
@@ -45,7 +46,8 @@ def _sweep(world: World) -> None:
     assert isinstance(swept, SweptTable)
     if swept.error is not None:
         raise Broken(f"in quiet weather a sweep answered {swept.error!r}") from swept.error
-    left = [path for maker in sorted(world.ours) for path in world.auditor.unreferenced(maker)]
+    made = [path for maker in sorted(world.ours) for path in world.auditor.unreferenced(maker)]
+    left = [path for path in made if not path.endswith(METADATA)]  # a known gap: see docs/commit-protocol.md
     left += [path for path in world.store.objects if OWN_FOLDER in path and path.endswith(".json")]
     once = world.auditor.ever_referenced.intersection(world.store.objects) - world.store.undeleted
     if not any(QUARANTINE in path for path in world.store.torn):  # what such a list named waits for the orphan removal
@@ -58,7 +60,7 @@ def _remove_orphans(world: World) -> None:
     """What other engines left lying about goes as well: then the store holds what the table is made of, and no more."""
     world.request("orphans", Request("last-orphans", "0"))
     needed = _needed(world)
-    stored = {path for path in world.store.objects if not path.endswith(".metadata.json")}
+    stored = {path for path in world.store.objects if not path.endswith(METADATA)}
     if needed != stored:
         raise Broken(f"the table is {sorted(needed - stored)[:3]} short, and {sorted(stored - needed)[:3]} too many")
 

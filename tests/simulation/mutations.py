@@ -16,7 +16,9 @@ from tests.simulation.undoing import (
     always,
     change,
     first_window,
+    for_its_snapshot,
     from_latest,
+    of_its_snapshot,
     only_uuid,
     reachable_from_main,
     renumbered,
@@ -93,6 +95,11 @@ MUTATIONS: dict[str, Mutation] = {
         "a head that does not show a commit proves that it did not land (T16)",
         ((Head, "shows_next", always(True)),),
     ),
+    "carries-old-columns": Mutation(
+        "2",
+        "rows that an upsert carries over are used again under another schema",
+        ((write, "_replacement", of_its_snapshot), (write._Replacement, "is_for", lambda _: for_its_snapshot)),
+    ),
     "renumbers-entries": Mutation(
         "4", "rewritten manifests give their entries a new sequence number", ((upkeep, "_existing", renumbered),)
     ),
@@ -134,6 +141,7 @@ MUTATIONS: dict[str, Mutation] = {
 }
 
 KNOWN_SEEDS = {
+    "carries-old-columns": 338,
     "no-compare-and-swap": 9,
     "believes-returned-columns": 218,
     "judges-from-latest": 110,
