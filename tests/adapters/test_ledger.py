@@ -17,11 +17,13 @@ from pyiceberg.table import CommitTableResponse, Table
 from regelate.adapters.iceberg.dead_runs import TableLedgers
 from regelate.adapters.iceberg.ledger import FOLDER, RunLedger
 from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.adapters.iceberg.producer import SnapshotProducer
 from regelate.adapters.iceberg.session import TableSession
 from regelate.core.ledger import EntryVerdict
 from regelate.core.schema import Column, PartitionField, TableDefinition
 from regelate.errors import CommitStateUnknown, Conflict, RegelateError, Unavailable
 from regelate.operations.sweep import SweptEntry, sweep_ledger
+from regelate.ports import SnapshotChange
 from tests.faults.hooks import HookedApplication
 from tests.iceberg_tables import arrow_rows, live_data_paths, local_path, rows
 from tests.lake import address
@@ -606,6 +608,26 @@ def test_a_write_that_outlived_its_ledger_commits_nothing_and_leaves_nothing(
         write(application, 3, 4)
     assert (files(load(application)), load(application).metadata_location) == before
     assert ledger(load(application)) == []
+
+
+def test_a_run_that_was_suspended_while_it_wrote_manifests_sends_nothing(
+    application: HookedApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(application, 1, 2)
+    before = files(load(application)), load(application).metadata_location
+    produce = SnapshotProducer.produce
+
+    def suspended(producer: SnapshotProducer, change: SnapshotChange) -> object:
+        made = produce(producer, change)
+        monkeypatch.setattr(RunLedger, "_age", _too_old)
+        return made
+
+    monkeypatch.setattr(SnapshotProducer, "produce", suspended)
+    commits = application.hooked.commits
+    with pytest.raises(Unavailable, match="RUN_TOO_OLD"):
+        write(application, 3, 4)
+    assert application.hooked.commits == commits
+    assert (files(load(application)), load(application).metadata_location) == before
 
 
 def _too_old(run: RunLedger) -> float:

@@ -20,7 +20,17 @@ from regelate.adapters.iceberg.reclaim import SnapshotReclaimer
 from regelate.errors import Conflict, DataUnavailable, NotAllowed, NotFound, Unavailable
 from tests.adapters.test_expiry import NextMonth, ids, in_store, reachable
 from tests.deletes_writer import add_equality_deletes
-from tests.iceberg_tables import append, duckdb_rows, live_data_paths, local_path, rows, stored_files
+from tests.iceberg_tables import (
+    add_data_files,
+    append,
+    changed_file,
+    duckdb_rows,
+    live_data_files,
+    live_data_paths,
+    local_path,
+    rows,
+    stored_files,
+)
 from tests.lake import Lake, address
 from tests.table_model import model_rows
 
@@ -487,6 +497,27 @@ def test_files_that_another_table_shares_are_not_deleted(lake: Lake, table: Tabl
     assert before < stored_data(table)
 
 
+def test_row_52_a_twin_in_a_namespace_below_another_is_found(lake: Lake, table: Table) -> None:
+    lake.catalog.create_namespace("db.inner")
+    lake.catalog.register_table("db.inner.twin", table.refresh().metadata_location)
+    with pytest.raises(NotAllowed, match="GC_DISABLED"):
+        lake.expire(table, hours=1, grace=0)
+
+
+def test_a_drop_with_purge_deletes_no_file_by_a_path_that_leads_out_of_the_tables_folder(
+    lake: Lake, table: Table
+) -> None:
+    """Metadata is written by others: such a path begins with our folder and ends in another."""
+    (victim,) = live_data_paths(lake.table(SCHEMA, [(1, "x")], ident="db.victim"))
+    table.add_files([victim])
+    outside = victim.replace("/db/victim/", "/db/t/data/../../victim/")
+    (file,) = (f for f in live_data_files(table.refresh()) if f.file_path == victim)
+    add_data_files(table, [changed_file(file, file_path=outside)])
+    lake.application.drop_table(address(table), purge=True)
+    assert local_path(victim).exists()
+    assert len(rows(lake.catalog.load_table("db.victim"))) == 1
+
+
 def test_a_table_that_may_share_the_files_and_cannot_be_reached_just_now_stops_the_deletion(
     lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -684,3 +715,21 @@ def test_with_expiring_staged_then_cherrypick(lake: Lake, table: Table) -> None:
     assert staged not in ids(table)
     assert local_path(path).exists()
     assert (77, "staged") in rows(table.refresh())
+
+
+@pytest.mark.parametrize("grace", [0, 24])
+def test_row_52_files_that_lie_in_the_folder_of_another_table_are_spared(
+    lake: Lake, table: Table, grace: float
+) -> None:
+    """One table was filled with the files of another one, by Iceberg's `add_files`: both name them."""
+    borrower = lake.table(SCHEMA, [(100, "x")], ident="db.borrower")
+    borrower.add_files(live_data_paths(table))
+    assert lake.compact(borrower, force=True, expire_snapshots=False)["stats"]["files_compacted"] == 5
+    answer = lake.expire(borrower, hours=1, grace=grace)
+    age(borrower, 25)
+    lake.expire(borrower, hours=1, grace=None)
+    assert answer["snapshots_expired"] == 2
+    assert len(rows(table.refresh())) == 8
+    assert len(rows(borrower.refresh())) == 9
+    assert lists(borrower) == {}
+    assert in_store(borrower) == reachable(borrower)

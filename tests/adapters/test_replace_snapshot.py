@@ -155,6 +155,22 @@ def test_entries_that_are_written_anew_keep_the_numbers_of_their_snapshot(lake: 
     assert {path: n for path, n in numbers().items() if path in before} == before
 
 
+def test_the_snapshot_names_the_schema_that_is_current(lake: Lake) -> None:
+    table = lake.table(SCHEMA, batch(0), batch(10))
+    with table.update_schema() as update:
+        update.add_column("later", LongType())
+    lake.compact(table, force=True)
+    head = table.refresh().current_snapshot()
+    assert head is not None
+    assert head.schema_id == table.metadata.current_schema_id == 1
+
+
+def test_an_append_counts_the_partitions_that_it_touches(lake: Lake) -> None:
+    table = lake.table(SCHEMA, spec=BY_P)
+    lake.write(table, [{"id": 1, "p": "x"}, {"id": 2, "p": "y"}, {"id": 3, "p": "x"}])
+    assert summary(table)["changed-partition-count"] == "2"
+
+
 def test_branches_and_tags_and_mains_retention_are_unchanged_and_readable(lake: Lake) -> None:
     table = lake.table(SCHEMA, batch(0), batch(10))
     first, second = (s.snapshot_id for s in table.snapshots())

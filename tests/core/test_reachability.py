@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.core.quarantine import Quarantine, plan_deletion
-from regelate.core.reachability import StoredFile, overlapping, plan_orphans, plan_reclaim
+from regelate.core.reachability import StoredFile, of_other_tables, overlapping, plan_orphans, plan_reclaim
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_000 * HOUR_MS
@@ -64,6 +64,25 @@ def test_reclaiming_reads_no_more_of_what_is_reached_than_it_needs() -> None:
 
     assert plan_reclaim({"a": 1, "b": 1}, after()) == ()  # type: ignore[arg-type]
     assert read == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("path", "foreign"),
+    [
+        ("s3://b/mine/data/f", False),
+        ("s3a://b//mine/inner/data/f", True),
+        ("s3://b/other/f", True),
+        ("s3://b/other/mine-too/f", False),
+        ("s3://b/others/f", False),
+        ("s3://elsewhere/f", False),
+        ("s3://b/root/f", True),
+        ("file:///shared/f", False),
+    ],
+)
+def test_a_file_belongs_to_the_table_with_the_nearest_folder_and_in_doubt_to_ours(path: str, foreign: bool) -> None:
+    mine = ["s3://b/mine", "s3://b/other/mine-too/", "file:/shared"]
+    theirs = ["s3://b/mine/inner", "s3://b/other", "s3://b/root/", "file:///shared"]
+    assert of_other_tables([path], mine, theirs) == ({path} if foreign else set())
 
 
 def test_what_an_undo_needs_is_not_deleted_with_another_list_however_it_is_spelled() -> None:

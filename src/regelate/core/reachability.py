@@ -7,7 +7,7 @@ Locations are compared in one spelling, because engines write them in several: `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
@@ -65,6 +65,26 @@ def overlapping(mine: Iterable[str], theirs: Iterable[str]) -> tuple[str, str] |
         for other, there in others:
             if place.holds(there) or there.holds(place):
                 return location, other
+    return None
+
+
+def of_other_tables(paths: Iterable[str], mine: Iterable[str], theirs: Iterable[str]) -> frozenset[str]:
+    """Return the paths that lie in a folder of another table, and not in one of ours that is as deep or deeper.
+
+    A table may name such files (Iceberg's `add_files`), but they are the other one's to delete. Doubt keeps a file:
+    store and authority are not compared.
+    """
+    own = {_loose(folder) for folder in mine}
+    other = {_loose(folder) for folder in theirs} - own
+    return frozenset(path for path in paths if _nearest(_loose(path), own | other) in other)
+
+
+def _nearest(path: str, folders: Collection[str]) -> str | None:
+    """Return the deepest of these folders that the path lies in."""
+    while path != "/":
+        path = path.rpartition("/")[0] or "/"
+        if path in folders:
+            return path
     return None
 
 

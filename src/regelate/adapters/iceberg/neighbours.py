@@ -33,16 +33,20 @@ class Neighbours:
     def _catalog(self) -> Catalog:
         return self._survey()
 
-    def check_no_clone(self, table: Table) -> None:
-        """Refuse when another table has this table's UUID or location: it reads the same files (row 52).
+    def check_no_clone(self, table: Table) -> tuple[str, ...]:
+        """Refuse when another table has this table's UUID or location: it reads the same files (row 52). Return the
+        folders of all others.
 
         A table whose metadata is damaged or kept from us is passed over: what goes is named in this table's own
         metadata. One that cannot be reached just now may be the twin: then the error says to try again.
         """
         mine = table.metadata
+        folders: list[str] = []
         for other in self._others(table, skip_unreadable=True):
             if other.table_uuid == mine.table_uuid or Place.of(other.location) == Place.of(mine.location):
                 raise _shared("another table of this catalog reads the files of this one (the same location or UUID)")
+            folders += folders_of(other)
+        return tuple(folders)
 
     def check_apart(self, table: Table) -> None:
         """Refuse when a folder of another table overlaps with this table's: its files would look like orphans.

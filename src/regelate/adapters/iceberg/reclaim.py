@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 
 from regelate.adapters.iceberg.expiry import check_gc
 from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.adapters.iceberg.neighbours import Neighbours
+from regelate.adapters.iceberg.neighbours import Neighbours, folders_of
 from regelate.adapters.iceberg.quarantine import (
     Document,
     QuarantineLists,
@@ -26,7 +26,7 @@ from regelate.adapters.iceberg.reached import all_manifests, needed_by, reached,
 from regelate.adapters.iceberg.store import ObjectStore
 from regelate.adapters.iceberg.tasks import check_metadata
 from regelate.core.quarantine import Quarantine, Restoration
-from regelate.core.reachability import StoredFile, plan_reclaim
+from regelate.core.reachability import StoredFile, of_other_tables, plan_reclaim
 from regelate.errors import Conflict
 from regelate.ports import ExpiryChange
 
@@ -48,6 +48,7 @@ class SnapshotReclaimer:
         self._reader = reader
         self._neighbours = neighbours
         self._recorded: dict[str, Document] = {}
+        self._folders_of_others: tuple[str, ...] | None = None
 
     def check_allowed(self) -> None:
         metadata = self._seen().metadata
@@ -55,7 +56,7 @@ class SnapshotReclaimer:
         check_gc(metadata)
 
     def check_unshared(self) -> None:
-        self._neighbours.check_no_clone(self._seen())
+        self._folders_of_others = self._neighbours.check_no_clone(self._seen())
 
     def record(self, undo_id: str, change: ExpiryChange, *, grace_ms: int, created_ms: int) -> None:
         """Write the list of an attempt; what earlier ones of this expiry named stays in it, for one may yet land."""
@@ -113,7 +114,12 @@ class SnapshotReclaimer:
         )
 
     def delete(self, files: Sequence[StoredFile]) -> tuple[StoredFile, ...]:
-        return self._store.delete_all(files)
+        """Delete files and return those that were there. What lies in another table's folder is spared (row 52)."""
+        if self._folders_of_others is None:
+            self.check_unshared()
+        mine, theirs = folders_of(self._seen().metadata), self._folders_of_others or ()
+        foreign = of_other_tables((f.path for f in files), mine, theirs)
+        return self._store.delete_all(f for f in files if f.path not in foreign)
 
     def restoration(self, undo_id: str) -> Restoration:
         document = self._lists.read(undo_id)
