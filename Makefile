@@ -24,7 +24,7 @@ CUT := $(COMPILE) --generate-hashes --constraints requirements/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup-spark demo demo-spark test sim sim-mutations test-concurrency test-catalogs test-spark test-airflow t9 lint bench serve postman validate test-rie golden requirements clean
+.PHONY: help install setup-spark demo demo-spark test sim sim-mutations test-concurrency test-catalogs test-spark test-airflow notebook t9 lint bench serve postman validate test-rie golden requirements clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ test-airflow: setup-spark .airflow/.installed ## run both DAGs by Airflow itself
 	@echo "installing requirements/airflow.txt (two minutes or so)"
 	@$(call thrice,.airflow/bin/python -m pip --disable-pip-version-check --retries 10 --timeout 60 install --quiet --no-deps --no-compile --require-hashes -r requirements/airflow.txt)
 	@touch $@
+
+notebook: setup-spark ## execute notebooks/file_compaction.ipynb and keep its outputs
+	$(BIN)/python notebooks/execute.py
 
 t9: setup-spark ## one interleaving by Iceberg's RewriteFiles and by COMPACT, side by side
 	$(BIN)/python -m tests.spark.t9
@@ -135,7 +138,7 @@ requirements: ## regenerate requirements/*.txt with uv (UPGRADE=--upgrade takes 
 	$(CUT) pyproject.toml --extra aws --extra dev --extra demo --extra otel --extra report -o requirements/dev.txt
 	$(CUT) pyproject.toml --extra aws -o requirements/aws.txt
 	$(CUT) pyproject.toml --extra aws --extra otel -o requirements/otel.txt
-	$(CUT) pyproject.toml --extra spark -o requirements/spark.txt
+	$(CUT) pyproject.toml --extra spark --extra notebook -o requirements/spark.txt
 	$(COMPILE) --generate-hashes $(UPGRADE) requirements/sam.in -o requirements/sam.txt
 	$(COMPILE) --generate-hashes $(UPGRADE) requirements/airflow.in -o requirements/airflow.txt
 	$(COMPILE) --generate-hashes $(UPGRADE) requirements/nessie.in -o requirements/nessie.txt

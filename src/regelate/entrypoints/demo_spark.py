@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regelate.entrypoints.cli.faults import DONE, FAILED, Failed, usage
-from regelate.entrypoints.cli.reporting import picture
 from regelate.pipeline.events import EVENT_COLUMNS, Stream
 from regelate.pipeline.ingest import Ingest, append, create, distribution, ingest
 from regelate.pipeline.ingest_job import frames
@@ -21,8 +20,8 @@ from regelate.pipeline.proof import Proof
 from regelate.pipeline.result import Result, Status, as_text, write_file
 from regelate.pipeline.session import Launch, embedded_lake, open_session
 from regelate.pipeline.tables import SparkTable
-from regelate.pipeline.terminal import Terminal, megabytes
-from regelate.report import documents
+from regelate.pipeline.terminal import Terminal, size_text
+from regelate.report import documents, plots
 from regelate.report.jobs import report_of
 
 if TYPE_CHECKING:
@@ -77,14 +76,17 @@ def _run(spark: SparkSession, batches: int, tell: Terminal) -> list[dict[str, An
         TableName(catalog="local", namespace=(NAMESPACE,), table=name) for name in (TABLE, f"{TABLE}_optimized")
     )
     stream = Stream(events=max(10_000, batches), batches=batches)
-    tell.say(f"\n1  {stream.events:,} events in {batches} micro-batches, each a commit of its own")
+    tell.say("")
+    tell.say(f"1  {stream.events:,} events in {batches} micro-batches, each a commit of its own")
     written = [_write(spark, name, stream, tell) for name in (plain, optimized)]
     tell.say("   The second table has --optimized-write: rows are shuffled together before they are written.")
     table = SparkTable(spark, plain)
     _show_small_files(table, tell)
-    tell.say(f"\n3  compact_table.py --table {plain} --target-size-mb {TARGET_MB} --min-size-mb {MIN_MB} --validate")
+    tell.say("")
+    tell.say(f"3  compact_table.py --table {plain} --target-size-mb {TARGET_MB} --min-size-mb {MIN_MB} --validate")
     healed = _compact(table, tell, proof=Proof(query=QUERY.format(table=plain.sql), rollback=True))
-    tell.say("\n4  The same again")
+    tell.say("")
+    tell.say("4  The same again")
     again = _compact(SparkTable(spark, plain), tell)
     return [*written, healed.as_dict(), again.as_dict()]
 
@@ -104,12 +106,13 @@ def _write(spark: SparkSession, name: TableName, stream: Stream, tell: Terminal)
 def _show_small_files(table: SparkTable, tell: Terminal) -> None:
     metrics = table.file_metrics()
     whole = metrics.whole
+    tell.say("")
     tell.say(
-        f"\n2  The small-file problem: {whole.files:,} data files of {megabytes(whole.average_bytes)} on average, "
+        f"2  The small-file problem: {whole.files:,} data files of {size_text(whole.average_bytes)} on average, "
         f"where {TARGET_MB} MB is the target"
     )
     rows = [
-        (p.path, f"{p.files:,}", megabytes(p.average_bytes), megabytes(p.max_bytes), f"{p.rows:,}")
+        (p.path, f"{p.files:,}", size_text(p.average_bytes), size_text(p.max_bytes), f"{p.rows:,}")
         for p in metrics.partitions
     ]
     tell.show(("partition", "files", "average", "largest", "rows"), rows)
@@ -121,7 +124,7 @@ def _compact(table: SparkTable, tell: Terminal, *, proof: Proof | None = None) -
 
 
 def _draw(folder: Path, results: Sequence[Mapping[str, Any]], tell: Terminal) -> None:
-    pictures = [picture(result) for result in results]
+    pictures = [plots.of_result(result) for result in results]
     (folder / REPORT).write_text(documents.page(report_of(results, "Spark, small files, and one compaction"), pictures))
     tell.say("")
     drawn = next((data for data in pictures if data), b"")

@@ -15,7 +15,7 @@ from regelate.pipeline.names import TableName, quoted
 from regelate.pipeline.result import DONE, Status
 from regelate.pipeline.sql import text
 from regelate.pipeline.tables import SparkTable
-from regelate.pipeline.terminal import Terminal, megabytes
+from regelate.pipeline.terminal import Terminal, size_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,7 +145,7 @@ def ingest(
     average = written.size_bytes / written.files if written.files else 0
     terminal.say(
         f"{table.name}: {written.rows:,} rows in {written.commits} commits, {written.files:,} data files of "
-        f"{megabytes(average)} on average, {written.seconds:.1f} s"
+        f"{size_text(average)} on average, {written.seconds:.1f} s"
     )
     return IngestResult(
         table=str(table.name),

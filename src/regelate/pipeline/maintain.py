@@ -14,7 +14,7 @@ from regelate.pipeline.rewrite import Planned, Rewritten, plan_rewrite, run_rewr
 from regelate.pipeline.steps import CLEARING, MERGING, StepName, Upkeep, run_step
 from regelate.pipeline.summary import tell_impact
 from regelate.pipeline.tables import SparkTable
-from regelate.pipeline.terminal import Terminal, megabytes
+from regelate.pipeline.terminal import Terminal, size_text
 from regelate.pipeline.upkeep import decisions
 
 Clock = Callable[[], float]
@@ -47,7 +47,7 @@ def maintain(table: SparkTable, job: Job, terminal: Terminal, *, clock: Clock = 
     planned, done = None, None
     if StepName.REWRITE in job.steps:
         planned = plan_rewrite(table, job.rewrite, now_ms=now_ms)
-        terminal.say(f"{table.name}: {planned.before.file_count} data files, {megabytes(planned.before.size_bytes)}")
+        terminal.say(f"{table.name}: {planned.before.file_count} data files, {size_text(planned.before.size_bytes)}")
         tell_plan(planned, terminal)
         done = _planned_only(planned, terminal) if job.dry_run else run_rewrite(table, planned, terminal)
         if done.stats is not None:
@@ -91,7 +91,7 @@ def _planned_only(planned: Planned, terminal: Terminal) -> Rewritten:
 def tell_stats(stats: CompactionStats, terminal: Terminal) -> None:
     terminal.say(
         f"Done: {stats.files_compacted} data files became {stats.files_added}; the table has {stats.files_after} "
-        f"({megabytes(stats.bytes_after)}), {megabytes(stats.bytes_saved)} less, after {stats.seconds.total:.1f} s."
+        f"({size_text(stats.bytes_after)}), {size_text(stats.bytes_saved)} less, after {stats.seconds.total:.1f} s."
     )
 
 

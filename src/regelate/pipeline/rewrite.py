@@ -15,7 +15,7 @@ from regelate.pipeline.choose import Choice, choose
 from regelate.pipeline.options import Rewrite, policy_of, procedure_options, sort_argument, strategy_argument
 from regelate.pipeline.result import Status, Step
 from regelate.pipeline.tables import SparkTable
-from regelate.pipeline.terminal import Terminal, megabytes
+from regelate.pipeline.terminal import Terminal, size_text
 
 STEP = "rewrite_data_files"
 
@@ -79,14 +79,14 @@ def tell_plan(planned: Planned, terminal: Terminal) -> None:
         terminal.say(f"Nothing to rewrite: {WHY_NOTHING[plan.reason]}.")
     else:
         terminal.say(
-            f"{plan.files} of {planned.before.file_count} data files ({megabytes(plan.size_bytes)}) in "
+            f"{plan.files} of {planned.before.file_count} data files ({size_text(plan.size_bytes)}) in "
             f"{len({g.partition for g in plan.groups})} partition(s) become about {plan.expected_output_files}."
         )
         rows = [
             (
                 g.partition.path or "(whole table)",
                 str(len(g.tasks)),
-                megabytes(g.size_bytes),
+                size_text(g.size_bytes),
                 str(g.expected_output_files),
                 ", ".join(f"{count} {reason.value}" for reason, count in g.reasons),
             )

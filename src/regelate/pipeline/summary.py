@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from regelate.core.impact import Check, PartitionFiles, QueryRuns, Verdict, noise_seconds
 from regelate.core.stats import CompactionStats
 from regelate.pipeline.proof import Impact
-from regelate.pipeline.terminal import Terminal, megabytes
+from regelate.pipeline.terminal import Terminal, size_text
 
 MOST_PARTITIONS = 15
 _MARKS = {Verdict.PASSED: "passed", Verdict.FAILED: "FAILED", Verdict.NOT_APPLICABLE: "  -   "}
@@ -34,10 +34,10 @@ def _line(check: Check) -> str:
 def _points(impact: Impact, stats: CompactionStats | None) -> Iterator[str]:
     before, after = (metrics.whole for metrics in impact.files)
     yield f"1. File count: {before.files:,} -> {after.files:,} ({_change(before.files, after.files)})"
-    size = f"{megabytes(before.average_bytes)} -> {megabytes(after.average_bytes)}"
-    target = "" if impact.target_file_size_bytes is None else f"; target {megabytes(impact.target_file_size_bytes)}"
+    size = f"{size_text(before.average_bytes)} -> {size_text(after.average_bytes)}"
+    target = "" if impact.target_file_size_bytes is None else f"; target {size_text(impact.target_file_size_bytes)}"
     yield f"2. Average file size: {size} ({_change(before.average_bytes, after.average_bytes)}){target}"
-    total = f"{megabytes(before.size_bytes)} -> {megabytes(after.size_bytes)}"
+    total = f"{size_text(before.size_bytes)} -> {size_text(after.size_bytes)}"
     yield f"3. Storage of the data files: {total} ({_change(before.size_bytes, after.size_bytes)})"
     yield f"4. Query time: {'no query was given (--query)' if impact.queries is None else _times(*impact.queries)}"
     if stats is None:
@@ -64,7 +64,7 @@ def _tell_partitions(before: tuple[PartitionFiles, ...], after: tuple[PartitionF
         (
             p.path,
             f"{ill.get(p.path, empty).files:,} -> {p.files:,}",
-            f"{megabytes(ill.get(p.path, empty).average_bytes)} -> {megabytes(p.average_bytes)}",
+            f"{size_text(ill.get(p.path, empty).average_bytes)} -> {size_text(p.average_bytes)}",
             f"{p.rows:,}",
         )
         for p in after[:MOST_PARTITIONS]

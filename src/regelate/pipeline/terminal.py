@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
-_MB = 1024 * 1024
+_STEP = 1024
 
 
 class Terminal:
@@ -35,5 +35,10 @@ def printable(line: str) -> str:
     return line if line.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
-def megabytes(size_bytes: float) -> str:
-    return f"{size_bytes / _MB:,.2f} MB"
+def size_text(size_bytes: float) -> str:
+    """Return bytes in the unit that people read them in: B, KB, MB or GB, each 1024 of the one before."""
+    for unit in ("B", "KB", "MB"):
+        if abs(size_bytes) < _STEP:
+            return f"{size_bytes:,.0f} {unit}" if unit == "B" else f"{size_bytes:,.1f} {unit}"
+        size_bytes /= _STEP
+    return f"{size_bytes:,.1f} GB"

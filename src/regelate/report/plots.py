@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from regelate.report.frames import Answer, occupied, size_range, size_text
+from regelate.report.frames import Answer, occupied, plural, size_range, size_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +68,7 @@ def impact(*, title: str, subtitle: str, impact: Answer) -> Figure:
         figure = Figure(figsize=_INCHES, dpi=_DOTS_PER_INCH, facecolor="white")
         FigureCanvasAgg(figure)
         timed = impact.get("query")
-        drawn = figure.subplots(1, 3 if timed else 2, width_ratios=[0.8, 1.8, 0.8] if timed else [0.8, 2.0])
+        drawn = figure.subplots(1, 3 if timed else 2, width_ratios=[1.0, 1.9, 0.8] if timed else [0.9, 2.0])
         _draw_files(drawn[0], sides)
         _draw_partitions(drawn[1], sides)
         if timed:
@@ -78,10 +79,28 @@ def impact(*, title: str, subtitle: str, impact: Answer) -> Figure:
     return figure
 
 
+def of_result(result: Answer) -> bytes:
+    """Return the picture of a job's result as PNG; nothing where nothing was measured, or nothing can draw."""
+    measured = result.get("impact")
+    if not measured or not can_draw() or not measured["files"]["before"]["files"]:
+        return b""
+    before, after = (measured["files"][side] for side in ("before", "after"))
+    rows = f"{before['rows']:,} rows in {plural(after['partitions'], 'partition')}"
+    timed = measured.get("query")
+    figure = impact(
+        title=f"{result['table']}: {before['files']:,} data files became {after['files']:,}",
+        subtitle=rows + (f". Query: median of {timed['runs']}, whiskers show the noise." if timed else "."),
+        impact=measured,
+    )
+    target = io.BytesIO()
+    figure.savefig(target, format="png")
+    return target.getvalue()
+
+
 def _draw_partitions(axes: Axes, sides: tuple[Answer, Answer]) -> None:
     """Draw the files of the partitions that had most before."""
     ill, well = ({p["partition"]: p["files"] for p in side["by_partition"]} for side in sides)
-    names = sorted(ill.keys() | well.keys(), key=lambda name: -ill.get(name, 0))[:_MOST_PARTITIONS]
+    names = sorted(ill.keys() | well.keys(), key=lambda name: (-ill.get(name, 0), name))[:_MOST_PARTITIONS]
     for index, (counts, colour, label) in enumerate(
         ((ill, BEFORE_COLOUR, "before"), (well, AFTER_COLOUR, "after")),
     ):
@@ -91,7 +110,7 @@ def _draw_partitions(axes: Axes, sides: tuple[Answer, Answer]) -> None:
         axes.bar_label(bars, [f"{value:,}" if value else "" for value in values], **_NUMBERS)
     shown = [name.rpartition("=")[2] or "(whole table)" for name in names]
     axes.set_xticks(range(len(names)), [name if len(name) <= 12 else f"{name[:11]}…" for name in shown])
-    axes.legend(frameon=False, loc="upper right")
+    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
     more = "" if len(names) == len(ill.keys() | well.keys()) else f", the {len(names)} with most"
     _finish(axes, f"Data files by partition{more}")
 
@@ -101,10 +120,11 @@ def _draw_query(axes: Axes, timed: Answer) -> None:
     values = [timed["before_seconds"] * 1000, timed["after_seconds"] * 1000]
     noise = timed["noise_seconds"] * 1000
     whiskers = [[min(value, noise) for value in values], [noise, noise]]
-    bars = axes.bar(["before", "after"], values, width=0.62, color=[BEFORE_COLOUR, AFTER_COLOUR])
+    names = ("before", "after")
+    axes.bar(names, values, width=0.62, color=[BEFORE_COLOUR, AFTER_COLOUR])
     axes.errorbar(range(2), values, yerr=whiskers, fmt="none", ecolor=FAINT_COLOUR, capsize=6)
-    axes.bar_label(bars, [f"{value:,.0f}" for value in values], label_type="center", color="white", fontsize=11)
-    _finish(axes, "Query in milliseconds, and noise")
+    axes.set_xticks(range(2), [f"{name}\n{value:,.0f} ms" for name, value in zip(names, values, strict=True)])
+    _finish(axes, "Query, and its noise")
 
 
 def _draw_files(axes: Axes, health: tuple[Answer, Answer]) -> None:

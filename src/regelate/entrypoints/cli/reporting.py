@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
 import sys
@@ -26,7 +25,7 @@ def report(args: argparse.Namespace) -> int:
     results = [_read(Path(name)) for name in args.files]
     try:
         made = report_of(results, args.title)
-        pictures = [picture(result) for result in results]
+        pictures = [plots.of_result(result) for result in results]
         message = documents.message(made)
     except (KeyError, TypeError, AttributeError) as fault:
         todo = "take what --result or `compact --json` wrote"
@@ -50,24 +49,6 @@ def _read(path: Path) -> Answer:
     if not isinstance(found, dict):
         raise usage("RESULT.json", f"{path} holds no object", "name files that --result has written")
     return found
-
-
-def picture(result: Answer) -> bytes:
-    """Return a picture of what a job changed; nothing where nothing was measured, or nothing can draw."""
-    impact = result.get("impact")
-    if not impact or not plots.can_draw() or not impact["files"]["before"]["files"]:
-        return b""
-    before, after = (impact["files"][side] for side in ("before", "after"))
-    rows = f"{before['rows']:,} rows in {after['partitions']:,} partition{'s' if after['partitions'] != 1 else ''}"
-    runs = "" if not impact.get("query") else f". Query: median of {impact['query']['runs']}, whiskers show the noise"
-    figure = plots.impact(
-        title=f"{result['table']}: {before['files']:,} data files became {after['files']:,}",
-        subtitle=f"{rows}{runs}.",
-        impact=impact,
-    )
-    target = io.BytesIO()
-    figure.savefig(target, format="png")
-    return target.getvalue()
 
 
 def _write(args: argparse.Namespace, made: Report, pictures: Sequence[bytes]) -> None:
