@@ -20,6 +20,7 @@ from regelate.pipeline.ingest import create, distribution
 from regelate.pipeline.maintain import Job, maintain
 from regelate.pipeline.names import TableName
 from regelate.pipeline.options import Rewrite
+from regelate.pipeline.rewrite import plan_rewrite, run_rewrite
 from regelate.pipeline.streams import rate_stream, write_stream
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
@@ -52,8 +53,10 @@ def delete_by_key(spark: SparkSession, name: TableName, ids: tuple[int, ...]) ->
     iceberg, table = jvm.org.apache.iceberg, SparkTable(spark, name).java
     keys = spark.sparkContext._gateway.new_array(jvm.int, 1)  # type: ignore[union-attr]
     keys[0] = 1
-    schema, form = table.schema().select("id"), iceberg.FileFormat.PARQUET
-    factory = iceberg.data.GenericAppenderFactory(table.schema(), table.spec(), keys, schema, None)
+    only = jvm.java.util.ArrayList()
+    only.add("id")
+    schema, form = table.schema().select(only), iceberg.FileFormat.PARQUET
+    factory = iceberg.data.GenericAppenderFactory(schema, table.spec(), keys, schema, None)
     files = iceberg.io.OutputFileFactory.builderFor(table, 1, 1).format(form).build()
     writer = factory.newEqDeleteWriter(files.newOutputFile(), form, None)
     for number in ids:
@@ -124,6 +127,20 @@ def test_spark_compacts_what_the_service_wrote_and_compacted(spark: SparkSession
     done = maintain(SparkTable(spark, name), Job(rewrite=Rewrite(options={"min-input-files": "2"})), QUIET)
     assert done.stats is not None
     assert done.stats.files_after == 1
+    assert rows_of(spark, name) == before
+
+
+def test_a_table_that_the_service_compacts_between_plan_and_call_is_planned_anew(
+    spark: SparkSession, lake: Lake, name: TableName, make_events: MakeEvents
+) -> None:
+    make_events(name, rounds=2)
+    before, table = rows_of(spark, name), SparkTable(spark, name)
+    planned = plan_rewrite(table, Rewrite(options={"min-input-files": "2"}), now_ms=0)
+    assert planned.plan.files == 6
+    assert compact_by_service(lake, name)["status"] == "COMPLETED"
+    done = run_rewrite(table, planned, QUIET)
+    assert done.stats is not None
+    assert (done.stats.files_compacted, done.stats.files_after, done.stats.dropped_groups) == (0, 3, 0)
     assert rows_of(spark, name) == before
 
 
