@@ -97,9 +97,11 @@ def test_the_service_compacts_a_merge_on_read_table_that_evolved_under_spark(
 def test_the_service_applies_equality_deletes_of_the_reference_writer(
     spark: SparkSession, lake: Lake, name: TableName
 ) -> None:
-    spark.sql(f"CREATE TABLE {name.sql} (id bigint, word string) USING iceberg TBLPROPERTIES ('format-version'='2')")
+    spark.sql(f"CREATE TABLE {name.sql} (id int, word string) USING iceberg TBLPROPERTIES ('format-version'='2')")
     for start in (0, 10):
-        spark.sql(f"INSERT INTO {name.sql} SELECT /*+ COALESCE(1) */ id, 'w' FROM range({start}, {start + 10})")
+        spark.sql(
+            f"INSERT INTO {name.sql} SELECT /*+ COALESCE(1) */ CAST(id AS int), 'w' FROM range({start}, {start + 10})"
+        )
     delete_by_key(spark, name, (1, 11))
     spark.sql(f"INSERT INTO {name.sql} VALUES (1, 'again')")
     before = rows_of(spark, name)
