@@ -87,8 +87,8 @@ class Scene:
     def a_day_later(self) -> None:
         """Let it say that the grace of every expiry is over, too."""
         for entry in (local_path(self.table.location()) / "metadata" / OWN_FOLDER).rglob("*.json"):
-            document = json.loads(entry.read_text())
-            entry.write_text(json.dumps({**document, **({"recorded_ms": 0} if "recorded_ms" in document else {})}))
+            if "recorded_ms" in entry.read_text():
+                entry.write_text(json.dumps({**json.loads(entry.read_text()), "recorded_ms": 0}))
             os.utime(entry, (time.time() - 30 * 3600,) * 2)
 
     def ledger(self) -> list[Path]:
