@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from regelate.core.job import JobRecord, Origin, lock_of
+from regelate.core.job import JobRecord, Origin, lock_of, run_of_part
 from regelate.core.options import CompactOptions, resolve_verify
 from regelate.core.placement import parallelism
 from regelate.core.policy import CompactionPolicy, PlacementPolicy, RetentionPolicy
@@ -137,6 +137,7 @@ class Compacting:
             max_cost_dollars=None if part.part > 1 else options.get("max_cost"),  # type: ignore[arg-type]  # the door judged it
             verify=resolve_verify(options.get("verify"), session.properties, self.settings.verify),
             through=None if token is None else token.starting_sequence_number,
+            earlier_runs=frozenset(run_of_part(part.base_run_id, number) for number in range(1, part.part)),
         )
 
     @contextmanager

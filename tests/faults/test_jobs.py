@@ -60,6 +60,18 @@ def test_row_57_a_token_takes_up_what_was_there_at_the_beginning_and_nothing_you
     assert stack.ok("COMPACT", "t")["stats"]["groups"] == 1
 
 
+def test_row_57_a_part_never_rewrites_what_an_earlier_one_has_made(stack: JobStack) -> None:
+    """Of a file that every rule selects, only its snapshot says that it is done."""
+    answer = stack.ok("COMPACT", "t", time_budget_seconds=BUDGET, options={"rewrite-all": "true"})
+    groups = [answer["stats"]["groups"]]
+    while "resume_token" in answer:
+        answer = stack.ok("COMPACT", "t", resume_token=answer["resume_token"], time_budget_seconds=BUDGET)
+        groups.append(answer["stats"]["groups"])
+        assert len(groups) < 9
+    assert (groups, answer["status"]) == ([3, 3, 2], "COMPLETED")
+    stack.assert_rows_kept()
+
+
 def test_row_57_a_budget_in_which_no_group_fits_is_refused_and_nothing_is_written(stack: JobStack) -> None:
     with stack.untouched():
         stack.refused(507, "TOO_LONG", ["time that is left"], request("COMPACT", "t", time_budget_seconds=0.001))

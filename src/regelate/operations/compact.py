@@ -67,6 +67,7 @@ def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progre
             plan_id=command.plan_id,
             dry_run=command.dry_run,
             through=command.through,
+            earlier_runs=command.earlier_runs,
             in_parts=command.pacing.in_parts,
         )
     if command.dry_run:

@@ -28,7 +28,8 @@ class Status(StrEnum):
 class CompactCommand:
     """What to do. `plan_id` pins the plan of an earlier dry run; `run_id` makes a repeated event land once.
 
-    `through`: only data files of up to this sequence number are rewritten; a later part sets it. `delegate_to`: a plan
+    A later part sets two more: only data files of up to the sequence number `through` are rewritten, and none that its
+    `earlier_runs` have made. `delegate_to`: a plan
     that does not fit here is left to a job, on a worker of this size.
     """
 
@@ -42,6 +43,7 @@ class CompactCommand:
     verify: Verify = Verify.FAST
     pacing: Pacing = AT_ONCE
     through: int | None = None
+    earlier_runs: frozenset[str] = frozenset()
     delegate_to: PlacementPolicy | None = None
 
 

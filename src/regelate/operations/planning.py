@@ -25,19 +25,22 @@ def plan_table(
     plan_id: str | None,
     dry_run: bool,
     through: int | None = None,
+    earlier_runs: frozenset[str] = frozenset(),
     in_parts: bool = False,
 ) -> tuple[TableSnapshot, CompactionPlan]:
     """Read a table, at the snapshot that `plan_id` pins if given, and plan its rewrite.
 
     A table without a history of rewrites is probed, but not for a dry run, which writes nothing anywhere, nor where
     the plan is too much for this process anyway: then no data file is opened. Files that are younger than the sequence
-    number `through` are left alone.
+    number `through`, and those that `earlier_runs` (parts of the same COMPACT) have made, are left alone.
     Errors: Conflict PLAN_CHANGED.
     """
     snapshot = reader.read(policy, snapshot_id=None if plan_id is None else planned(plan_id)[0])
     if through is not None:
-        old = tuple(t for t in snapshot.candidates if t.data_file.sequence_number <= through)
-        snapshot = replace(snapshot, candidates=old)
+        done = {s.snapshot_id for s in snapshot.snapshots if s.run_id in earlier_runs}
+        files = [(task, task.data_file) for task in snapshot.candidates]
+        left = tuple(t for t, f in files if f.sequence_number <= through and f.snapshot_id not in done)
+        snapshot = replace(snapshot, candidates=left)
     ratio = achieved_ratio(s for s in snapshot.snapshots if s.sequence_number <= snapshot.sequence_number)
     plan = plan_compaction(snapshot, policy, size_ratio=ratio)
     if plan_id is not None and plan.plan_id != plan_id:
