@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -163,6 +164,45 @@ def test_the_snapshot_names_the_schema_that_is_current(lake: Lake) -> None:
     head = table.refresh().current_snapshot()
     assert head is not None
     assert head.schema_id == table.metadata.current_schema_id == 1
+
+
+def test_the_catalog_is_asked_to_check_the_table_its_head_its_schema_and_its_spec(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A REST server checks what it is asked to, and nothing else."""
+    table = lake.table(SCHEMA, batch(0), batch(10))
+    commit, asked = lake.catalog.commit_table, []
+
+    def listening(of: Table, requirements: Any, updates: Any) -> Any:
+        asked.extend(json.loads(r.model_dump_json(by_alias=True)) for r in requirements)
+        return commit(of, requirements, updates)
+
+    monkeypatch.setattr(lake.catalog, "commit_table", listening)
+    lake.compact(table, force=True, expire_snapshots=False)
+    assert asked == [
+        {"type": "assert-table-uuid", "uuid": str(table.metadata.table_uuid)},
+        {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": table.metadata.current_snapshot_id},
+        {"type": "assert-current-schema-id", "current-schema-id": 0},
+        {"type": "assert-default-spec-id", "default-spec-id": 0},
+    ]
+
+
+def test_a_base_that_expired_under_a_lone_head_is_no_catalog_that_shows_only_heads(lake: Lake) -> None:
+    table = lake.table(SCHEMA, batch(0), batch(10))
+
+    def expired() -> None:
+        other = lake.other_client().load_table("db.t")
+        append(other, batch(20))
+        other.maintenance.expire_snapshots().by_ids([s.snapshot_id for s in other.snapshots()[:-1]]).commit()
+
+    assert lake.compact_or_conflict(table, force=True, between=expired) == "BASE_EXPIRED"
+    assert len(rows(table.refresh())) == 15
+
+
+def test_outputs_that_were_not_sorted_name_no_sort_order(lake: Lake) -> None:
+    table = lake.table(SCHEMA, batch(0), batch(10))
+    lake.compact(table, force=True)
+    assert {f.sort_order_id for f in live_data_files(table.refresh())} == {None}
 
 
 def test_an_append_counts_the_partitions_that_it_touches(lake: Lake) -> None:
