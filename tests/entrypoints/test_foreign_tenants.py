@@ -15,6 +15,7 @@ import pytest
 
 from regelate.entrypoints.cli import main
 from regelate.entrypoints.cli.running import COMMANDS
+from regelate.entrypoints.http import DOCS_PATH, ROUTES
 from regelate.entrypoints.requests import OPERATIONS
 from regelate.entrypoints.serve import INVOCATIONS_PATH, METRICS_PATH
 from regelate.handler import make_handler
@@ -180,6 +181,26 @@ def test_the_tenant_itself_passes_every_one_of_these_doors(
     if OWN[operation] is not None:
         named = address or arguments.get("scope")
         assert (arguments["tenant_id"] if named is None else named.tenant_id) == "acme"
+
+
+@pytest.mark.parametrize("intruder", [name for name, (make, *_) in INTRUDERS.items() if make is not direct])
+def test_a_job_is_not_shown_by_its_path_to_a_foreign_tenant_either(tmp_path: Path, intruder: str) -> None:
+    make, auth, claims, arn, tenant = INTRUDERS[intruder]
+    service = FakeService(settings(tmp_path, auth), preset=[])
+    event = make({}, claims, arn)
+    asked = {"queryStringParameters": {"tenant_id": tenant}, "rawQueryString": f"tenant_id={tenant}", "body": None}
+    event |= {**asked, "path": "/jobs/j-1", "httpMethod": "GET"} if make is v1 else {**asked, "rawPath": "/jobs/j-1"}
+    if make is v2:
+        event["requestContext"]["http"] = {"method": "GET", "path": "/jobs/j-1"}
+    status, answer = sent(service, event)
+    assert (status, answer["error"]["code"], answer["error"]["details"]) == (403, "FORBIDDEN", {})
+    assert service.calls == []
+
+
+def test_every_route_that_is_not_public_is_tried_as_a_foreign_tenant() -> None:
+    public = {("GET", "/health"), ("GET", "/openapi.json"), ("GET", DOCS_PATH)}
+    tried = {("POST", "/database"), ("POST", "/api/v1/compact"), ("GET", "/jobs/<job_id>")}
+    assert set(ROUTES) == public | tried
 
 
 @pytest.mark.parametrize("auth", ["claims", "iam"])
