@@ -127,6 +127,25 @@ def test_every_file_of_an_operation_is_in_the_ledger_before_it_exists(
     assert operation == "expire" or files(load(application)) - before
 
 
+def test_a_commit_over_a_property_that_was_set_meanwhile_is_in_the_ledger_too(
+    application: HookedApplication, kept: list[set[str]]
+) -> None:
+    write(application, 1, 2)
+    before, made = files(load(application)), len(kept)
+    theirs: set[Path] = set()
+
+    def set_property() -> None:
+        earlier = files(load(application))
+        application.alter_table(address(IDENT), set_properties={"a": "b"}, unset_properties=())
+        theirs.update(files(load(application)) - earlier)
+
+    application.hooked.before_commit.append(set_property)
+    write(application, 3, 4)
+    named = {local_path(path) for paths in kept[made:] for path in paths}
+    assert len(theirs) == 1
+    assert files(load(application)) - before - theirs <= named
+
+
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_ledger_is_empty_when_an_operation_has_ended(application: HookedApplication, operation: str) -> None:
     for i in range(3):

@@ -46,8 +46,7 @@ def _sweep(world: World) -> None:
     assert isinstance(swept, SweptTable)
     if swept.error is not None:
         raise Broken(f"in quiet weather a sweep answered {swept.error!r}") from swept.error
-    made = [path for maker in sorted(world.ours) for path in world.auditor.unreferenced(maker)]
-    left = [path for path in made if not path.endswith(METADATA)]  # a known gap: see docs/commit-protocol.md
+    left = [path for maker in sorted(world.ours) for path in world.auditor.unreferenced(maker)]
     left += [path for path in world.store.objects if OWN_FOLDER in path and path.endswith(".json")]
     once = world.auditor.ever_referenced.intersection(world.store.objects) - world.store.undeleted
     if not any(QUARANTINE in path for path in world.store.torn):  # what such a list named waits for the orphan removal

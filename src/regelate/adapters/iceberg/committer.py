@@ -264,7 +264,7 @@ class IcebergCommitter:
         made: _Made,
     ) -> Outcome:
         try:
-            with naming(self._catalog, updates, self._table.metadata_location, made.staged):
+            with naming(self._catalog, updates, made.staged):
                 response = self._catalog.commit_table(self._table, requirements, updates)
         except CommitFailedException as error:
             log.info("attempt lost: %s", error)

@@ -18,13 +18,17 @@ from pyiceberg.table.update import TableUpdate
 
 Updates = tuple[TableUpdate, ...]
 
-_chosen: ContextVar[tuple[Updates, str, str] | None] = ContextVar("chosen metadata file", default=None)
-"""The updates of the commit under way, the metadata location of its base, and the location for what comes out."""
+_chosen: ContextVar[tuple[Updates, str] | None] = ContextVar("chosen metadata file", default=None)
+"""The updates of the commit under way, and the location for what comes out."""
 _wrapping = threading.Lock()
 
 
 def next_metadata_location(catalog: Catalog, table: Table) -> str | None:
-    """Return a name for the metadata file of the next commit on this table; None where the catalog chooses it."""
+    """Return a name for the metadata file of the next commit on this table; None where the catalog chooses it.
+
+    The version in it is that of the table as loaded. Where the catalog's is younger by then, two files bear one version;
+    nothing but the name of the next is ever read from it.
+    """
     if not isinstance(catalog, MetastoreCatalog):
         return None
     version = catalog._parse_metadata_version(table.metadata_location) + 1
@@ -32,8 +36,8 @@ def next_metadata_location(catalog: Catalog, table: Table) -> str | None:
 
 
 @contextmanager
-def naming(catalog: Catalog, updates: Updates, base: str, location: str | None) -> Iterator[None]:
-    """Within the block, the commit of exactly these updates on the metadata file `base` writes its own to `location`.
+def naming(catalog: Catalog, updates: Updates, location: str | None) -> Iterator[None]:
+    """Within the block, the commit of exactly these updates writes its metadata file to `location`.
 
     Any other commit, of another client through the same catalog for example, is named as ever: two commits under one
     name would be one file, and the one that lost would delete it.
@@ -42,7 +46,7 @@ def naming(catalog: Catalog, updates: Updates, base: str, location: str | None) 
         yield
         return
     _wrap(catalog)
-    token = _chosen.set((updates, base, location))
+    token = _chosen.set((updates, location))
     try:
         yield
     finally:
@@ -57,8 +61,8 @@ def _wrap(catalog: Any) -> None:
 
         def named(current: Table | None, ident: Any, requirements: Any, updates: Updates) -> StagedTable:
             staged: StagedTable = stage(current, ident, requirements, updates)
-            ours, base, location = _chosen.get() or ((), "", "")
-            if ours is updates and current is not None and current.metadata_location == base:
+            ours, location = _chosen.get() or (None, "")
+            if ours is updates:
                 staged.metadata_location = location
             return staged
 
