@@ -26,7 +26,7 @@ _wrapping = threading.Lock()
 def next_metadata_location(catalog: Catalog, table: Table) -> str | None:
     """Return a name for the metadata file of the next commit on this table; None where the catalog chooses it.
 
-    The version in it is that of the table as loaded. Where the catalog's is younger by then, two files bear one version;
+    The version in it is that of the table as loaded. Where the catalog has a younger one by then, two files bear it;
     nothing but the name of the next is ever read from it.
     """
     if not isinstance(catalog, MetastoreCatalog):
