@@ -229,7 +229,7 @@ def cold_start(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list
 
 def s3(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Promise]]:
     """What does it bring to fetch inputs ahead, from a store that takes 20 ms a request?"""
-    files, rows = (40, 2_000) if quick else (400, 5_000)
+    files, rows = (40, 2_000) if quick else (200, 5_000)
     lake = Lake(work / "s3")
     with object_store() as store:
         paths = write_files(work / "files", files, rows)

@@ -1,7 +1,8 @@
 """A small S3 in memory, in a process of its own: `python -m benchmarks.object_store SECONDS` prints its address.
 
-Every request takes so many seconds before it is answered, as a store across a network does; a request of a process
-that counts comes to `/counted`. What COMPACT needs of S3 and no more: nothing here checks who asks.
+Once `/counted` was asked for the first time, every request takes so many seconds before it is answered, as a store
+across a network does. `/counted` says what came since it was asked before. What COMPACT needs of S3 and no more:
+nothing here checks who asks.
 """
 
 from __future__ import annotations
@@ -23,12 +24,19 @@ DELAY_SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 0.0
 
 class Store(BaseHTTPRequestHandler):
     protocol_version, wbufsize, disable_nagle_algorithm = "HTTP/1.1", -1, True
+    delay_seconds = 0.0
+
+    def handle_expect_100(self) -> bool:
+        super().handle_expect_100()
+        self.wfile.flush()  # a client that asks before it sends waits a second for it
+        return True
 
     def do_GET(self) -> None:
         key = unquote(urlsplit(self.path).path)
         if key == "/counted":
             self.reply(200, json.dumps(COUNTED).encode())
             COUNTED.clear()
+            Store.delay_seconds = DELAY_SECONDS
             return
         content = OBJECTS.get(key)
         self.waited()
@@ -59,7 +67,7 @@ class Store(BaseHTTPRequestHandler):
 
     def waited(self) -> None:
         COUNTED[f"{self.command} {'data' if self.path.endswith('.parquet') else 'metadata'}"] += 1
-        time.sleep(DELAY_SECONDS)
+        time.sleep(Store.delay_seconds)
 
     def reply(self, status: int, body: bytes, whole: bytes | None = None, content_range: str = "") -> None:
         self.send_response_only(status)

@@ -46,6 +46,8 @@ def catalog_of(home: Path, store: str) -> dict[str, str]:
 def make_remote_table(home: Path, store: str, paths: list[str]) -> None:
     """Upload files and make `bench.events` of them."""
     import pyarrow.parquet as pq
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
 
     from regelate.adapters.iceberg.catalogs import Catalogs
 
@@ -57,8 +59,18 @@ def make_remote_table(home: Path, store: str, paths: list[str]) -> None:
     for path, place in zip(paths, places, strict=True):
         with table.io.new_output(place).create(overwrite=True) as sink:
             sink.write(Path(path).read_bytes())
-    for low in range(0, len(places), 50):
-        table.add_files(places[low : low + 50], check_duplicate_files=False)
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
+        for path, place in zip(paths, places, strict=True):
+            file = DataFile.from_args(
+                content=DataFileContent.DATA,
+                file_path=place,
+                file_format=FileFormat.PARQUET,
+                partition=Record(),
+                record_count=pq.read_metadata(path).num_rows,
+                file_size_in_bytes=Path(path).stat().st_size,
+            )
+            file.spec_id = 0
+            append.append_data_file(file)
 
 
 def compact_remote(home: Path, store: str, ahead: str) -> dict[str, Any]:

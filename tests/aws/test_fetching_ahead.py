@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,15 @@ def delete(content: DeleteContent) -> DeleteFile:
     )
 
 
+def bytes_below(folder: Path) -> int:
+    """Count what lies there, without what goes meanwhile."""
+    found = 0
+    for path in folder.rglob("*.parquet"):
+        with suppress(FileNotFoundError):
+            found += path.stat().st_size
+    return found
+
+
 def copies_of(files: Files, folder: Path, budget: int) -> LocalCopies:
     return LocalCopies(files.fetch, folder, connections=4, budget_bytes=budget)
 
@@ -158,7 +168,7 @@ def test_groups_are_worked_off_within_the_budget_and_leave_nothing(tmp_path: Pat
 
     def work(wanted: FileGroup) -> int:
         found = copies.of(wanted)
-        here.append(sum(path.stat().st_size for path in tmp_path.rglob("*.parquet")))
+        here.append(bytes_below(tmp_path))
         paths = [Path(t.data_file.path) for t in found.tasks]
         assert all(path.stat().st_size == 10 for path in paths)
         copies.release(wanted)

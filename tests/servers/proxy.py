@@ -143,6 +143,11 @@ def door_before(target: str) -> Iterator[Door]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version, wbufsize, disable_nagle_algorithm = "HTTP/1.1", -1, True
 
+        def handle_expect_100(self) -> bool:
+            super().handle_expect_100()
+            self.wfile.flush()  # a client that asks before it sends waits a second for it
+            return True
+
         def handle_any(self) -> None:
             split = urlsplit(self.path)
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))

@@ -30,6 +30,7 @@ from regelate.core.rewrite import Fingerprint, RewriteResult
 from regelate.core.schema import Column
 from regelate.core.slices import Part, group_start, split
 from regelate.core.storage import ObjectStoreAccess
+from regelate.core.table import DeleteContent
 from regelate.errors import Unavailable
 from regelate.ports import GroupViews, OutputFiles, OutputTarget
 
@@ -334,6 +335,8 @@ class DuckDBRewriteEngine:
 
     def count_deleted(self, work: Work) -> None:
         limit, here = self._files_per_scan(), self._here(work)
+        if any(d.content is DeleteContent.POSITION for t in work.group.tasks for d in t.deletes):
+            here = work.group  # counted under the paths that they name, wherever the rows were read (trap T19)
         parts = [replace(here, tasks=here.tasks[low : low + limit]) for low in range(0, len(here.tasks), limit)]
         # a row is counted with its own file, so parts add up
         work.rows_deleted = sum(count_deleted_rows(self._cursor(), self._views, part) for part in parts)

@@ -61,6 +61,8 @@ def preload_catalog(kind: str) -> None:
     with suppress(ImportError):
         import_module(f"pyiceberg.catalog.{kind}")
         import_module("pyiceberg.io.pyarrow")
+        if kind != "sql":  # its tables are on S3 as a rule
+            import_module("regelate.adapters.iceberg.s3.streams")
 
 
 def open_table(catalog: Catalog, ident: str) -> Table:
