@@ -16,6 +16,8 @@ from tests.table_model import model_rows
 ACME, OTHER, NOBODY = ({"custom:tenant_id": name} for name in ("acme", "other", "nobody"))
 OF_NAMESPACES = ("LIST_TABLES", "SWEEP")
 """Operations that name no table."""
+OF_JOBS = {"JOB_STATUS": {"job_id": "j"}, "JOB_CANCEL": {"job_id": "j"}}
+"""Operations that name neither table nor namespace."""
 ID = schema({"id": "long"})
 LOCATIONS = (
     "location",
@@ -44,10 +46,10 @@ def without_request_id(answer: dict[str, Any]) -> str:
     return json.dumps({**answer, "request_id": ""})
 
 
-@pytest.mark.parametrize("operation", [*EVERY_TABLE_OPERATION, "CREATE_TABLE", *OF_NAMESPACES])
+@pytest.mark.parametrize("operation", [*EVERY_TABLE_OPERATION, "CREATE_TABLE", *OF_NAMESPACES, *OF_JOBS])
 def test_row_06_an_unknown_tenant_and_a_foreign_one_get_the_same_answer(tenants: Stack, operation: str) -> None:
-    fields = {"CREATE_TABLE": {"schema": ID}}.get(operation, EVERY_TABLE_OPERATION.get(operation))
-    named = {} if operation in OF_NAMESPACES else {"table": "t"}
+    fields = {"CREATE_TABLE": {"schema": ID}, **OF_JOBS}.get(operation, EVERY_TABLE_OPERATION.get(operation))
+    named = {} if operation in (*OF_NAMESPACES, *OF_JOBS) else {"table": "t"}
     answers = []
     with tenants.untouched():
         for tenant, claims in (
@@ -150,9 +152,11 @@ def test_row_08_a_name_that_is_a_path_or_no_text_is_refused_by_every_operation(
     operations = {**EVERY_TABLE_OPERATION, "CREATE_TABLE": {"schema": ID}}
     if place != "table":
         operations |= {other: {} for other in OF_NAMESPACES}
+    if place == "tenant_id":
+        operations |= OF_JOBS
     with stack.no_catalog_call():
         for operation, fields in operations.items():
-            named = {} if operation in OF_NAMESPACES else {"table": "t"}
+            named = {} if operation in (*OF_NAMESPACES, *OF_JOBS) else {"table": "t"}
             body = {"operation": operation, "tenant_id": "default", **named, **fields, place: name}
             error = stack.refused(400, "INVALID_IDENTIFIER", [place], body)
             assert error["details"] == {"field": place}
@@ -236,7 +240,7 @@ def test_row_09_a_location_inside_of_the_warehouse_is_where_the_files_go(stack: 
 def test_no_operation_of_rows_6_to_9_is_missing_here() -> None:
     from regelate.entrypoints.requests import OPERATIONS
 
-    assert set(OPERATIONS) == {*EVERY_TABLE_OPERATION, "CREATE_TABLE", *OF_NAMESPACES, "HEALTH_CHECK"}
+    assert set(OPERATIONS) == {*EVERY_TABLE_OPERATION, "CREATE_TABLE", *OF_NAMESPACES, *OF_JOBS, "HEALTH_CHECK"}
 
 
 def test_health_tells_no_tenant_and_needs_none(tenants: Stack) -> None:
