@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 JARS = {"spark.jars.ivy": str(Path(__file__).parents[2] / ".servers" / "ivy"), "spark.sql.shuffle.partitions": "2"}
 LAUNCH = Launch(driver_memory="1g", conf=JARS)
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A test is over before the second compiler pays: it took more than half of the processor time."""
+os.environ.setdefault("JDK_JAVA_OPTIONS", QUICK_JAVA)
 NONE: Mapping[str, str] = {}
 _numbers = itertools.count(1)
 

@@ -14,7 +14,7 @@ import pytest
 from regelate.entrypoints.cli import main
 from regelate.pipeline.names import TableName
 from regelate.pipeline.package import pack
-from tests.pipeline.conftest import JARS
+from tests.pipeline.conftest import JARS, QUICK_JAVA
 
 
 def test_the_zip_holds_the_three_rooms_that_a_cluster_needs(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_the_package_runs_by_spark_submit_with_pyspark_alone(
     python = getattr(sys, "_base_executable", sys.executable)
     environment = {
         "PATH": os.environ["PATH"], "PYTHONPATH": str(alone), "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python,
-        "SPARK_HOME": str(alone / "pyspark"), "HOME": str(tmp_path),
+        "SPARK_HOME": str(alone / "pyspark"), "HOME": str(tmp_path), "JDK_JAVA_OPTIONS": QUICK_JAVA,
     }  # fmt: skip
     conf = [word for key, value in lake_conf.items() for word in ("--conf", f"{key}={value}")]
     submit = ["bash", str(alone / "pyspark" / "bin" / "spark-submit"), "--master", "local[1]", *conf]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,8 @@ MARK = ".regelate-demo-spark"
 NAMESPACE, TABLE = "maintenance_demo", "event_stream"
 TARGET_MB, MIN_MB = 128, 10
 PICTURE, REPORT = "impact.png", "report.html"
+QUICK_JAVA = "-XX:TieredStopAtLevel=1"
+"""The demo is over before Java's second compiler pays."""
 QUERY = """\
 SELECT event_type, count(*) AS event_count, count(DISTINCT user_id) AS unique_users, avg(event_value) AS avg_value
 FROM {table} WHERE event_type = 'purchase' GROUP BY event_type"""
@@ -41,6 +44,7 @@ def run_demo(home: str, *, jars: str | None, batches: int, as_json: bool = False
     started = time.perf_counter()
     folder = prepare(Path(home))
     tell = Terminal(quiet=as_json)
+    os.environ.setdefault("JDK_JAVA_OPTIONS", QUICK_JAVA)
     conf = {} if jars is None else {"spark.jars.ivy": str(Path(jars).absolute())}
     tell.say("Starting Spark; the first time it fetches Iceberg's jars (50 MB).")
     spark = open_session(embedded_lake(folder), Launch(conf=conf), app_name="regelate-demo-spark")
