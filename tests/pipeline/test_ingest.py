@@ -95,6 +95,18 @@ def test_a_folder_of_json_lines_is_read_once_each_file_and_new_ones_by_the_next_
     assert spark.table(name.sql).select("event_id").distinct().count() == spark.table(name.sql).count() == 30
 
 
+def test_a_line_that_is_no_event_fails_the_stream_and_what_landed_before_stays(
+    spark: SparkSession, lake: Lake, name: TableName, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "incoming").mkdir()
+    (tmp_path / "incoming" / "0.json").write_text('{"event_id": "e", "user_id": "not a number"')
+    flags = ["--source", "json", "--folder", str(tmp_path / "incoming"), "--checkpoint", str(tmp_path / "checkpoint")]
+    own = ["--uri", f"{lake.folder}/catalog.db", "--warehouse", (lake.folder / "warehouse").as_uri()]
+    assert main(["ingest", "--table", str(name), *own, *flags]) == 1
+    assert "DATA_FILE_CORRUPT: a record of the input cannot be read" in capsys.readouterr().err
+    assert SparkTable(spark, name).snapshot_id is None
+
+
 def test_real_flights_are_written_by_month(spark: SparkSession, name: TableName, write: Any) -> None:
     found = write("--source", "flights", "--rows", "400", "--num-batches", "2")
     assert (found["rows"], found["commits"]) == (400, 2)

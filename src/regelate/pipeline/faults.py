@@ -69,6 +69,8 @@ def _kind(chain: list[tuple[str, str]], table: str, where: str | None) -> Regela
         return Conflict("COMMIT_CONFLICT", f"another writer changed {table} meanwhile, nothing was rewritten: {text}")
     if names & {"NotFoundException", "FileNotFoundException"}:
         return DataUnavailable("DATA_FILE_MISSING", f"a file of {table} is missing: {text}")
+    if "BadRecordException" in names or "MALFORMED_RECORD" in text:
+        return DataUnavailable("DATA_FILE_CORRUPT", f"a record of the input cannot be read: {text}")
     if chain[0][0].endswith("IllegalArgumentException"):
         return InvalidRequest("INVALID_OPTION", text, option="option")
     return Unavailable("SPARK_FAILED", f"Spark failed: {text}", status=502)

@@ -72,16 +72,29 @@ def write_stream(
         trigger: dict[str, Any] = {"availableNow": True} if batches is None else {"processingTime": "0 seconds"}
         query = writer.trigger(**trigger).toTable(table.name.sql)
         try:
-            _follow(query, terminal, batches)
+            ended = _follow(query, terminal, batches)
         finally:
             query.stop()
         fault = query.exception()
-        if fault is not None:
+        if fault is not None and (ended or not _was_interrupted(query)):
             raise fault
 
 
-def _follow(query: StreamingQuery, terminal: Terminal, batches: int | None) -> None:
-    """Wait until the query has ended, or has committed so many batches that hold rows since it was started."""
+def _was_interrupted(query: StreamingQuery) -> bool:
+    """Say whether the query ended because its thread was stopped in the midst of a batch, which the next run repeats:
+    Iceberg keeps the number of the last batch in the table, and passes over one that has landed."""
+    jvm_query: Any = query._jsq
+    fault = jvm_query.exception().get()
+    while fault is not None:
+        if "Interrupted" in fault.getClass().getName():
+            return True
+        fault = fault.getCause()
+    return False
+
+
+def _follow(query: StreamingQuery, terminal: Terminal, batches: int | None) -> bool:
+    """Wait until the query has committed so many batches that hold rows since it was started, or has ended by itself;
+    say whether it has ended."""
     done: set[int] = set()
     while query.isActive:
         query.awaitTermination(POLL_SECONDS)
@@ -90,7 +103,8 @@ def _follow(query: StreamingQuery, terminal: Terminal, batches: int | None) -> N
         if fresh and len(done) // 10 > (len(done) - len(fresh)) // 10:
             terminal.say(f"  {len(done)} micro-batches written")
         if batches is not None and len(done) >= batches:
-            return
+            return False
+    return True
 
 
 def check_folder(folder: str) -> str:
