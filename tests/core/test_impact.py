@@ -25,8 +25,8 @@ from regelate.core.impact import (
 from regelate.core.table import SnapshotEntry
 
 
-def metrics(files: int, size_bytes: int) -> FileMetrics:
-    one = PartitionFiles(path="a=1", files=files, size_bytes=size_bytes, min_bytes=1, max_bytes=size_bytes, rows=10)
+def metrics(files: int, size_bytes: int, rows: int = 10) -> FileMetrics:
+    one = PartitionFiles(path="a=1", files=files, size_bytes=size_bytes, min_bytes=1, max_bytes=size_bytes, rows=rows)
     return FileMetrics(snapshot_id=1, partitions=(one,))
 
 
@@ -60,7 +60,7 @@ def test_a_good_compaction_passes_all_five() -> None:
         ({"pairs": ((ROWS, ROWS), (ROWS, replace(ROWS, hash_sum="43")))}, CheckName.ROWS),
         ({"pairs": ()}, CheckName.ROWS),
         ({"files": (metrics(10, 1000), metrics(10, 2000))}, CheckName.FILE_COUNT),
-        ({"files": (metrics(10, 1000), metrics(9, 900))}, CheckName.AVERAGE_SIZE),
+        ({"files": (metrics(10, 1000), metrics(9, 900, rows=9))}, CheckName.AVERAGE_SIZE),
         ({"queries": (runs(1.0, 1.0), runs(1.0, 1.0, rows=((2,),)))}, CheckName.QUERY_RESULT),
         ({"queries": (runs(1.0, 1.1, 1.2), runs(1.31, 1.31, 1.32))}, CheckName.QUERY_TIME),
     ],
@@ -72,6 +72,12 @@ def test_each_check_fails_alone_for_what_it_promises(change: dict[str, object], 
 def test_a_slower_query_within_the_measured_noise_is_no_failure() -> None:
     noisy = replace(WELL, queries=(runs(1.0, 1.1, 1.2), runs(1.25, 1.3, 1.3)))
     assert verdicts(noisy)[CheckName.QUERY_TIME] is Verdict.PASSED
+
+
+def test_a_better_encoding_is_no_failure() -> None:
+    compressed = judge(replace(WELL, files=(metrics(2, 20_000), metrics(1, 2_000))))
+    assert not failed(compressed)
+    assert "they take less room than before" in compressed[2].detail
 
 
 def test_what_was_not_planned_or_not_asked_is_not_judged() -> None:

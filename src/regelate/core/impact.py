@@ -167,14 +167,16 @@ def _judge_count(o: Observed) -> Check:
 
 
 def _judge_size(o: Observed) -> Check:
-    before, after = (m.whole.average_bytes for m in o.files)
-    shown = f"{before:,.0f} bytes on average became {after:,.0f}"
+    before, after = (m.whole for m in o.files)
+    shown = f"{before.average_bytes:,.0f} bytes on average became {after.average_bytes:,.0f}"
     if not (o.committed and o.fewer_files_planned):
         return _none(CheckName.AVERAGE_SIZE, f"larger files were not planned: {shown}")
     if o.deletes_applied or o.foreign_commits:
         why = "deleted rows are gone" if o.deletes_applied else "others committed meanwhile"
         return _none(CheckName.AVERAGE_SIZE, f"{why}: {shown}")
-    return _check(CheckName.AVERAGE_SIZE, after > before, shown)
+    if after.average_bytes <= before.average_bytes and after.rows * before.files > before.rows * after.files:
+        return _check(CheckName.AVERAGE_SIZE, True, f"{shown}, with more rows: they take less room than before")
+    return _check(CheckName.AVERAGE_SIZE, after.average_bytes > before.average_bytes, shown)
 
 
 def _judge_result(o: Observed) -> Check:
