@@ -16,6 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from regelate.adapters.clock import SystemClock
 from regelate.adapters.iceberg.session import TableSession
+from regelate.core.session_policy import Access
 from regelate.operations.compact import CompactionTools
 from regelate.settings import load_settings
 from regelate.tenancy import Address
@@ -86,8 +87,8 @@ class HookedApplication(Application):
         return self.hooked
 
     @contextmanager
-    def _session(self, address: Address) -> Iterator[TableSession]:
-        with super()._session(address) as session:
+    def _session(self, address: Address, access: Access = Access.WRITE) -> Iterator[TableSession]:
+        with super()._session(address, access) as session:
             if self.after_load:
                 self.after_load.pop(0)()
             yield session
