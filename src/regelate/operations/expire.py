@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from regelate.core.policy import RetentionPolicy
 from regelate.core.quarantine import Quarantine, Restoration, plan_deletion
+from regelate.core.reachability import StoredFile
 from regelate.core.retention import plan_expiry
 from regelate.core.table import MAIN_BRANCH, RUN_ID
 from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotFound, RegelateError
@@ -94,7 +95,7 @@ def _expired(
     if policy.grace_ms:
         return _removed(change, freed=freed, listed=listed)
     others = [q for q in reclaimer.quarantines() if q.undo_id != undo_id]
-    now = _delete(reclaimer, listed, _needed(reclaimer, others, reclaimer.now_ms() if others else 0))
+    (now,) = _delete_due(reclaimer, [listed], others, reclaimer.now_ms() if others else 0)
     total = Reclaimed(
         files_deleted=freed.files_deleted + now.files_deleted, bytes_freed=freed.bytes_freed + now.bytes_freed
     )
@@ -164,8 +165,7 @@ def finish_expiry(reclaimer: Reclaimer) -> Reclaimed:
     if not due:
         return Reclaimed(waiting=len(lists))
     reclaimer.check_unshared()
-    needed = _needed(reclaimer, lists, now_ms)
-    done = [_delete(reclaimer, listed, needed) for listed in due]
+    done = _delete_due(reclaimer, due, lists, now_ms)
     finished = sum(d.lists for d in done)
     return Reclaimed(
         files_deleted=sum(d.files_deleted for d in done),
@@ -175,14 +175,27 @@ def finish_expiry(reclaimer: Reclaimer) -> Reclaimed:
     )
 
 
-def _needed(reclaimer: Reclaimer, lists: Sequence[Quarantine], now_ms: int) -> Collection[str]:
-    """Return every path that an undo which is still promised needs; `now_ms` is the store's time."""
+def _delete_due(
+    reclaimer: Reclaimer, due: Sequence[Quarantine], lists: Sequence[Quarantine], now_ms: int
+) -> list[Reclaimed]:
+    """Delete the files of the due lists that nothing reaches and no undo can still need; `now_ms` is the store's time.
+
+    The other lists are looked at before the table is and once more afterwards: an undo brings its snapshots back and
+    then drops its list, an expiry writes its list and then takes the snapshots.
+    """
+    done = {q.undo_id for q in due}
+    needed = _needed(reclaimer, [q for q in lists if q.undo_id not in done], now_ms)
+    left = [reclaimer.unreachable(listed) for listed in due]
+    needed |= _needed(reclaimer, [q for q in reclaimer.quarantines() if q.undo_id not in done], now_ms)
+    return [_delete(reclaimer, listed, files, needed) for listed, files in zip(due, left, strict=True)]
+
+
+def _needed(reclaimer: Reclaimer, lists: Sequence[Quarantine], now_ms: int) -> frozenset[str]:
     undoable = [q for q in lists if not q.is_due(now_ms)]
-    return reclaimer.needed(undoable) if undoable else ()
+    return reclaimer.needed(undoable) if undoable else frozenset()
 
 
-def _delete(reclaimer: Reclaimer, listed: Quarantine, needed: Collection[str]) -> Reclaimed:
-    left = reclaimer.unreachable(listed)
+def _delete(reclaimer: Reclaimer, listed: Quarantine, left: Sequence[StoredFile], needed: Collection[str]) -> Reclaimed:
     planned = plan_deletion(left, needed)
     deleted = reclaimer.delete(planned)
     finished = len(planned) == len(left)

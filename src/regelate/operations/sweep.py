@@ -88,20 +88,22 @@ def sweep_ledger(
 
     A run is dead when its youngest entry is older than any run may get, by the store's clock. Only then is the table
     looked at, so that nothing of that run can land any more; a file goes only when no snapshot of that state names it,
-    nor the list of an expiry that may be undone.
+    nor the list of an expiry that may be undone. The lists are read before and after the table is: an undo brings its
+    snapshots back and then drops its list, an expiry writes its list and then takes the snapshots.
     Errors: DataUnavailable METADATA_CORRUPT, NotAllowed GC_DISABLED where another table has the same files (it shares
     the ledger too), and the store's; nothing is deleted then.
     """
     entries = as_young_as_its_run(ledgers.entries())
     if not entries:
         return ()
+    held = _quarantined(reclaimer)
     facts = ledgers.facts()
     verdicts = [(entry, judge_entry(entry, facts, longest_run_seconds)) for entry in entries]
     paths = {path: None for entry, verdict in verdicts if verdict is None for path in entry.paths}
     existing = ledgers.existing(list(paths))
     if not dry_run:
         ledgers.abort_uploads([path for path in paths if path not in existing])
-    referenced = ledgers.referenced(list(existing)) | _quarantined(reclaimer) if existing else frozenset()
+    referenced = ledgers.referenced(list(existing)) | held | _quarantined(reclaimer) if existing else frozenset()
     if not referenced.issuperset(existing):
         reclaimer.check_unshared()
     swept: list[SweptEntry] = []

@@ -20,7 +20,7 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, TableRequirement, TableUpdate
 
 from regelate.adapters.iceberg.consistency import check_succession
 from regelate.adapters.iceberg.expiry import expiry_updates
@@ -316,7 +316,8 @@ def _holds(answered: TableMetadata, base: TableMetadata, updates: Iterable[Table
     """Say whether the catalog's answer to a commit is about our table, with our snapshot in it."""
     listed = {s.snapshot_id for s in answered.snapshots}
     added = {u.snapshot.snapshot_id for u in updates if isinstance(u, AddSnapshotUpdate)}
-    return answered.table_uuid == base.table_uuid and added <= listed
+    gone = {i for u in updates if isinstance(u, RemoveSnapshotsUpdate) for i in u.snapshot_ids}
+    return answered.table_uuid == base.table_uuid and added - gone <= listed
 
 
 def _missing_inputs(

@@ -32,6 +32,7 @@ from pyiceberg.table.update import (
     AssertDefaultSpecId,
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemoveSnapshotsUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
     TableUpdate,
@@ -43,6 +44,7 @@ from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.native import native_data_file
 from regelate.adapters.iceberg.summary import snapshot_summary
 from regelate.adapters.iceberg.upkeep import write_group
+from regelate.core.quarantine import Restoration
 from regelate.core.table import MAIN_BRANCH
 from regelate.errors import Conflict, InvariantViolated
 from regelate.ports import Ledger, SnapshotChange
@@ -127,12 +129,25 @@ class SnapshotProducer:
         )
         return Produced(
             updates=(
-                *(restoring_updates(self._metadata, change.restored) if change.restored is not None else ()),
+                *(self._restoring(change.restored, snapshot) if change.restored is not None else ()),
                 AddSnapshotUpdate(snapshot=snapshot),
                 _moved(self._metadata.refs.get(MAIN_BRANCH), snapshot),
             ),
             requirements=self._requirements(head),
             written=tuple(files.written),
+        )
+
+    def _restoring(self, restored: Restoration, snapshot: Snapshot) -> tuple[TableUpdate, ...]:
+        """Bring snapshots back, unless `snapshot` would get a number that was given since the table was loaded.
+
+        The refs do not show it where main was rolled back meanwhile, and the number of the first snapshot that comes
+        back hides it. So one of the very number goes ahead, which every catalog refuses then, and is gone at once.
+        """
+        ahead = snapshot.model_copy(update={"snapshot_id": self._metadata.new_snapshot_id()})
+        return (
+            AddSnapshotUpdate(snapshot=ahead),
+            RemoveSnapshotsUpdate(snapshot_ids=[ahead.snapshot_id]),
+            *restoring_updates(self._metadata, restored),
         )
 
     def _next_ms(self, head: Snapshot | None) -> int:

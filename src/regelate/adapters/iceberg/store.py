@@ -88,8 +88,8 @@ class ObjectStore:
         Such objects that a process left behind when it died are deleted a day later, by whoever asks next.
         """
         location = f"{folder.rstrip('/')}/{CLOCK}{uuid.uuid4().hex}"
-        self.write(location, b"")
         try:
+            self.write(location, b"")
             found = self.files(folder)
             now_ms = _modified_ms(found, location)
             clocks = (f for f in found if f.path.rpartition("/")[2].startswith(CLOCK))
