@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from regelate.ports import Clock
     from regelate.settings import Settings
 
+log = logging.getLogger(__name__)
 Fields = Mapping[str, object]
 MAX_STORED_WARNINGS = 20
 """A job keeps so many of its last part's: a record in DynamoDB ends at 400 KB."""
@@ -139,6 +141,9 @@ class Jobs:
                 found |= {"compaction_status": done["status"], "compaction_job_id": done.get("job_id")}
         except RegelateError as error:
             found["compaction_status"] = error.code
+        except Exception:
+            log.exception("the compaction after a write failed")
+            found["compaction_status"] = "INTERNAL_ERROR"
         return found
 
     def job_status(self: Parts, tenant_id: str, job_id: str) -> Fields:

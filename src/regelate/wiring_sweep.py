@@ -13,6 +13,7 @@ from regelate.core.names import SEPARATOR
 from regelate.core.options import CompactOptions
 from regelate.core.policy import CompactionPolicy
 from regelate.core.ranking import RankingPolicy
+from regelate.core.waves import usable_seconds
 from regelate.errors import RegelateError
 from regelate.operations import answers, job_answers
 from regelate.operations.continuing import RunPart
@@ -63,15 +64,21 @@ class Sweeping:
         health_below: float | None = None,
         max_jobs: int | None = None,
         dry_run: bool,
+        seconds_left: float | None = None,
     ) -> Mapping[str, object]:
-        """Sweep the tables of a scope; what the request leaves open comes from config.json."""
+        """Sweep the tables of a scope; what the request leaves open comes from config.json.
+
+        `seconds_left`: until this process is ended from outside. No table is begun so late that the jobs, which are
+        submitted after the last one, would not be.
+        """
         from regelate.adapters.iceberg.admin import IcebergAdmin
         from regelate.operations.sweep import SweepBudget, sweep
 
         limits = self.settings.sweep
+        seconds = limits.max_seconds if time_budget_seconds is None else time_budget_seconds
         budget = SweepBudget(
             max_tables=limits.max_tables if max_tables is None else max_tables,
-            max_seconds=limits.max_seconds if time_budget_seconds is None else time_budget_seconds,
+            max_seconds=seconds if seconds_left is None else min(seconds, usable_seconds(seconds_left)),
         )
         fleet = IcebergAdmin(self.catalog(scope.catalog), defaults={})
         done = sweep(

@@ -17,6 +17,7 @@ from regelate.adapters.jobstore.sqlite import SqliteJobs
 from regelate.adapters.jobstore.sqs import SqsQueue
 from regelate.core.job import JobRecord, JobState, JobTotals, Origin
 from regelate.errors import Unavailable
+from regelate.operations.jobs import changed
 from tests.servers.moto_aws import aws_server, client, jobs_table
 
 Store = Any
@@ -62,6 +63,46 @@ def test_a_record_comes_back_as_it_was_stored(store: Store) -> None:
     assert store.get("job-1") == full
     assert from_json(to_json(full)) == full
     assert store.get("job-2") is None
+
+
+class Resending:
+    """A client that sends every change twice, as boto3 does when no reply came; the second is the one that is told."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.resent = 0
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._client, name)
+        if name not in ("put_item", "update_item"):
+            return call
+
+        def twice(**arguments: Any) -> Any:
+            call(**arguments)
+            self.resent += 1
+            return call(**arguments)
+
+        return twice
+
+
+@pytest.fixture
+def resending(tmp_path: Path, aws: Callable[[str], Any]) -> DynamoJobs:
+    name = f"resent-{abs(hash(tmp_path))}"
+    jobs_table(aws("dynamodb"), name)
+    return DynamoJobs(name, retention_seconds=WEEK, client=Resending(aws("dynamodb")))
+
+
+def test_a_job_whose_reply_was_lost_is_the_tables_all_the_same(resending: DynamoJobs) -> None:
+    first = resending.add(job(resending))
+    assert resending.live(first.lock) == first == resending.get("job-1")
+    assert resending.add(job(resending, "job-2")) == first
+
+
+def test_a_change_whose_reply_was_lost_is_made_once(resending: DynamoJobs) -> None:
+    resending.add(job(resending))
+    after = changed(resending, "job-1", lambda record: record.started(1, record.updated_ms + 1))
+    assert resending.get("job-1") == after
+    assert (after.state, after.attempts, after.version) == (JobState.RUNNING, 1, 2)
 
 
 def test_a_table_has_one_live_job_and_a_second_one_meets_it(store: Store) -> None:

@@ -113,13 +113,24 @@ def test_auto_sync_compacts_within_the_write(stack: JobStack) -> None:
     assert len(stack.rows("w")) == 5
 
 
-def test_auto_sync_never_fails_the_write(stack: JobStack) -> None:
-    def fail() -> None:
-        raise Unavailable("STORAGE_UNAVAILABLE", "not now")
+@pytest.mark.parametrize("surprise", [False, True])
+def test_auto_sync_never_fails_the_write(stack: JobStack, monkeypatch: pytest.MonkeyPatch, surprise: bool) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a bug") if surprise else Unavailable("STORAGE_UNAVAILABLE", "not now")
 
-    stack.application.before_wave = fail
-    assert writes(stack, "sync")[4]["compaction_status"] == "STORAGE_UNAVAILABLE"
+    if surprise:
+        monkeypatch.setattr(stack.application, "compact", fail)
+    else:
+        stack.application.before_wave = fail
+    status = writes(stack, "sync")[4]["compaction_status"]
+    assert status == ("INTERNAL_ERROR" if surprise else "STORAGE_UNAVAILABLE")
     assert len(stack.rows("w")) == 5
+
+
+def test_a_sweep_begins_no_table_that_would_keep_it_from_submitting_jobs(stack: JobStack) -> None:
+    writes(stack, "recommend")
+    answer = stack.invoke_within(1.0, {"operation": "SWEEP", "tenant_id": "default"})
+    assert (answer["tables_swept"], answer["backlog"] > 0) == (0, True)
 
 
 def test_auto_async_without_jobs_recommends_and_as_a_setting_it_is_refused(tmp_path: Path) -> None:

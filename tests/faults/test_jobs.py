@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from regelate.adapters.jobstore.record_json import to_json
+from regelate.core.job import JobRecord, JobState
 from regelate.errors import Unavailable
+from regelate.operations.jobs import PartDone, cancel, changed, run_part, submit
+from regelate.operations.pacing import Watcher
 from tests.faults.jobs import PARTITIONS, JobStack
 from tests.faults.stack import assert_nothing_left_behind, request
 
@@ -147,6 +150,50 @@ def test_a_job_that_is_cancelled_between_two_groups_commits_nothing_more(stack: 
     stack.assert_rows_kept()
     assert_nothing_left_behind(stack.table("default.t"))
     assert stack.work() == 0
+
+
+def test_a_cancel_is_heard_also_by_a_worker_that_is_asked_to_stop(stack: JobStack) -> None:
+    job_id = stack.submit()
+    tools = stack.application.jobs
+    assert tools is not None
+
+    def work(_: Any, watcher: Watcher) -> PartDone:
+        stopped = watcher.passed(0, PARTITIONS)
+        stack.ok("JOB_CANCEL", job_id=job_id)
+        return PartDone(answer="{}", stopped=stopped)
+
+    assert run_part(tools, job_id, 1, work, stopping=lambda: True) is None
+    assert stack.job(job_id)["state"] == "CANCELLED"
+
+
+def test_a_running_job_that_nobody_is_at_is_announced_again_by_who_asks_for_it_or_cancels_it(stack: JobStack) -> None:
+    job_id = stack.submit()
+    tools = stack.application.jobs
+    assert tools is not None
+    record = changed(tools.store, job_id, lambda r: r.started(1, r.updated_ms))
+    announced: list[JobRecord] = []
+    listening = replace(tools, queue=Announced(announced))
+    lease = tools.store.acquire(record.lock, "a worker", 60)
+    assert lease is not None
+    submit(listening, record)
+    assert announced == [], "a worker is at it"
+    tools.store.release(lease)
+    submit(listening, record)
+    cancel(listening, job_id)
+    assert [(told.job_id, told.state) for told in announced] == [
+        (job_id, JobState.RUNNING),
+        (job_id, JobState.CANCELLING),
+    ]
+
+
+@dataclass
+class Announced:
+    """A queue that only remembers."""
+
+    sent: list[JobRecord]
+
+    def send(self, record: JobRecord) -> None:
+        self.sent.append(record)
 
 
 def test_a_job_that_waits_is_cancelled_at_once_and_never_runs(stack: JobStack) -> None:

@@ -270,6 +270,7 @@ def _sweep(service: Service, request: Sweep, caller: Caller) -> Fields:
         health_below=request.health_below,
         max_jobs=request.max_jobs,
         dry_run=request.dry_run,
+        seconds_left=caller.seconds_left,
     )
 
 

@@ -56,13 +56,18 @@ Work = Callable[[JobRecord, Watcher], PartDone]
 def submit(tools: JobTools, record: JobRecord) -> JobRecord:
     """Store and announce a job; return it, or the one that its table has already.
 
-    A queued one is announced again: whoever submitted it may have died before it could. The queue, or the record, knows
-    a message that comes twice.
+    One that nobody is at is announced again: whoever submitted it may have died before it could, and a message may be
+    lost that died with its worker too often. The queue, or the record, knows one that comes twice.
     """
     held = tools.store.add(record)
-    if held.state is JobState.QUEUED:
-        tools.queue.send(held)
+    _announce(tools, held)
     return held
+
+
+def _announce(tools: JobTools, record: JobRecord) -> None:
+    waits = record.state is JobState.QUEUED
+    if waits or (not record.state.is_final and not tools.store.held(record.lock)):
+        tools.queue.send(record)
 
 
 def running_job(tools: JobTools, lock: str) -> JobRecord | None:
@@ -76,6 +81,7 @@ def running_job(tools: JobTools, lock: str) -> JobRecord | None:
 def changed(store: JobStore, job_id: str, how: Callable[[JobRecord], JobRecord]) -> JobRecord:
     """Store what `how` makes of a job, and make it again where somebody was faster; return the job as it is then.
 
+    A store that sends again what had no reply is refused by its own change: one that is there already is ours.
     Errors: NotFound JOB_NOT_FOUND; what `how` raises.
     """
     for _ in range(MAX_CHANGES):
@@ -83,7 +89,7 @@ def changed(store: JobStore, job_id: str, how: Callable[[JobRecord], JobRecord])
         if before is None:
             raise NotFound("JOB_NOT_FOUND", "there is no such job, or it ended long ago", job_id=job_id)
         after = how(before)
-        if after is before or store.save(before, after):
+        if after is before or store.save(before, after) or store.get(job_id) == after:
             return after
     raise Conflict("JOB_STATE", f"{job_id} was changed {MAX_CHANGES} times meanwhile; try again")
 
@@ -93,7 +99,9 @@ def cancel(tools: JobTools, job_id: str) -> JobRecord:
 
     Errors: NotFound JOB_NOT_FOUND, Conflict JOB_FINISHED.
     """
-    return changed(tools.store, job_id, lambda record: record.cancel_asked(tools.store.now_ms()))
+    record = changed(tools.store, job_id, lambda record: record.cancel_asked(tools.store.now_ms()))
+    _announce(tools, record)
+    return record
 
 
 def run_part(
@@ -177,8 +185,8 @@ class _Part:
             return record.cancelled(now, done.did)
         if done.token is not None:
             return record.continued(done.token, done.did, done.answer, now)
-        if done.stopped is Stop.STOPPING and record.state is JobState.RUNNING:
-            return record.put_back(now)
+        if done.stopped is Stop.STOPPING:
+            return record.put_back(now) if record.state is JobState.RUNNING else record.cancelled(now)
         return record.succeeded(done.did, done.answer, now)
 
     def _faulted(self, error: RegelateError) -> Later | None:

@@ -43,24 +43,26 @@ class DynamoJobs:
         return self._read("clock")[1]
 
     def add(self, record: JobRecord) -> JobRecord:
-        """Store the job first and then name it as the table's: one that is named exists, or did."""
+        """Store the job first and then name it as the table's: one that is named exists, or did.
+
+        boto3 repeats a request whose reply was lost, and is told then that its own condition fails: so what is stored
+        already is named as well. A job that another one was faster than is never announced, and goes by its age.
+        """
         for _ in range(TRIES):
             known = self.get(record.job_id)
-            if known is not None:
+            if known is not None and known.state.is_final:
                 return known
             item, _now = self._read(_lock_key(record.lock))
             named = item.get("job_id", {}).get("S")
             holding = None if named is None else self.get(named)
             if holding is not None and not holding.state.is_final:
                 return holding
-            if not self._put(record, "attribute_not_exists(pk)"):
+            if known is None and not self._put(record, "attribute_not_exists(pk)"):
                 continue
             free = "attribute_not_exists(job_id)" if named is None else "job_id = :before"
             before = {} if named is None else {":before": {"S": named}}
             if self._update(_lock_key(record.lock), "SET job_id = :id", free, {":id": {"S": record.job_id}, **before}):
-                return record
-            with _faults():  # another job was faster; this one was never announced
-                self._client.delete_item(TableName=self._table, Key=_key(_job_key(record.job_id)))
+                return known or record
         raise Unavailable("JOBS_UNAVAILABLE", f"{TRIES} others were faster to submit a job for {record.ident}")
 
     def get(self, job_id: str) -> JobRecord | None:
