@@ -74,6 +74,13 @@ def test_a_slower_query_within_the_measured_noise_is_no_failure() -> None:
     assert verdicts(noisy)[CheckName.QUERY_TIME] is Verdict.PASSED
 
 
+def test_a_few_runs_that_agree_by_chance_leave_a_tenth_of_a_second() -> None:
+    close = replace(WELL, queries=(runs(0.077, 0.077), runs(0.17, 0.17)))
+    assert verdicts(close)[CheckName.QUERY_TIME] is Verdict.PASSED
+    slower = replace(WELL, queries=(runs(0.077, 0.077), runs(0.18, 0.18)))
+    assert verdicts(slower)[CheckName.QUERY_TIME] is Verdict.FAILED
+
+
 def test_a_better_encoding_is_no_failure() -> None:
     compressed = judge(replace(WELL, files=(metrics(2, 20_000), metrics(1, 2_000))))
     assert not failed(compressed)

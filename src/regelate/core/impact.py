@@ -62,6 +62,10 @@ class Fingerprint:
     hash_sum: str
 
 
+LEAST_NOISE_SECONDS = 0.1
+"""Less says nothing about files: the planner, a collection of garbage or another process takes as long."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRuns:
     """One query asked several times after a warm-up that does not count; `rows` is what it answered."""
@@ -201,7 +205,8 @@ def _judge_time(o: Observed) -> Check:
 
 
 def noise_seconds(before: QueryRuns, after: QueryRuns) -> float:
-    return max(before.noise_seconds, after.noise_seconds)
+    """Return the widest spread of the runs; a few runs may agree by chance, so never less than LEAST_NOISE_SECONDS."""
+    return max(before.noise_seconds, after.noise_seconds, LEAST_NOISE_SECONDS)
 
 
 def same_rows(before: Collection[Row], after: Collection[Row]) -> bool:
