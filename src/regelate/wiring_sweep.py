@@ -17,9 +17,9 @@ from regelate.core.waves import usable_seconds
 from regelate.errors import RegelateError
 from regelate.operations import answers, job_answers
 from regelate.operations.continuing import RunPart
-from regelate.operations.fleet import FleetTable, live_job, submit_for_ill
+from regelate.operations.fleet import FleetTable, submit_for_ill
 from regelate.operations.health import table_health
-from regelate.operations.jobs import JobTools
+from regelate.operations.jobs import JobTools, live_job
 from regelate.tenancy import Address, Scope
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ class CompactCommand:
     """What to do. `plan_id` pins the plan of an earlier dry run; `run_id` makes a repeated event land once.
 
     A later part sets two more: only data files of up to the sequence number `through` are rewritten, and none that its
-    `earlier_runs` have made. `delegate_to`: a plan
-    that does not fit here is left to a job, on a worker of this size.
+    `earlier_runs` have made. `delegate_to`: a plan that does not fit here is left to a job, on a worker of this size.
     """
 
     policy: CompactionPolicy

@@ -51,30 +51,28 @@ def ran(part: RunPart, outcome: CompactOutcome, *, now_ms: int, head: Callable[[
             return RanPart(outcome=outcome, did=NOTHING_DONE, token=None)
         found = head()
         landed = found.run(part.run_id)
-        start = part.token or ResumeToken(
-            table_uuid=found.uuid,
-            starting_snapshot_id=outcome.snapshot_id or 0,
-            starting_sequence_number=landed.sequence_number if landed is not None else found.sequence_number,
-            run_id=part.base_run_id,
-            part=2,
-            now_ms=now_ms,
-            options=_carried(part.options),
-        )
+        sequence = found.sequence_number if landed is None else landed.sequence_number
         did = NOTHING_DONE if landed is None else _of_summary(landed)
-        return RanPart(outcome=outcome, did=did, token=replace(start, part=part.part + 1).encoded())
-    plan, token = outcome.plan, None
+        token = _next(part, found.uuid, outcome.snapshot_id, sequence, now_ms)
+        return RanPart(outcome=outcome, did=did, token=token)
+    plan, rest = outcome.plan, None
     if plan is not None and outcome.compacted and outcome.stopped not in (None, Stop.CANCELLED):
-        start = part.token or ResumeToken(
-            table_uuid=plan.table_uuid,
-            starting_snapshot_id=plan.starting_snapshot_id or 0,
-            starting_sequence_number=plan.starting_sequence_number,
-            run_id=part.base_run_id,
-            part=2,
-            now_ms=now_ms,
-            options=_carried(part.options),
-        )
-        token = replace(start, part=part.part + 1).encoded()
-    return RanPart(outcome=outcome, did=_of_stats(outcome), token=token)
+        rest = _next(part, plan.table_uuid, plan.starting_snapshot_id, plan.starting_sequence_number, now_ms)
+    return RanPart(outcome=outcome, did=_of_stats(outcome), token=rest)
+
+
+def _next(part: RunPart, table_uuid: str, snapshot_id: int | None, sequence_number: int, now_ms: int) -> str:
+    """Return the token of the part after this one. Where a run starts is said once: every later part carries it on."""
+    start = part.token or ResumeToken(
+        table_uuid=table_uuid,
+        starting_snapshot_id=snapshot_id or 0,
+        starting_sequence_number=sequence_number,
+        run_id=part.base_run_id,
+        part=2,
+        now_ms=now_ms,
+        options=_carried(part.options),
+    )
+    return replace(start, part=part.part + 1).encoded()
 
 
 def _carried(options: Mapping[str, object]) -> Mapping[str, object]:

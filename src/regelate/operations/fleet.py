@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from regelate.core.health import TableHealth
-from regelate.core.job import JobRecord, JobState
+from regelate.core.job import JobRecord
 from regelate.core.ranking import Rank, RankedTable, RankingPolicy, rank_fleet
 from regelate.errors import RegelateError
-from regelate.operations.jobs import JobTools
 from regelate.operations.sweep import Swept
 
 
@@ -52,13 +51,3 @@ def _submitted(ranked: RankedTable, submit: Callable[[str], JobRecord] | None) -
 
 def _at_it(ident: str, health: TableHealth, job: JobRecord) -> FleetTable:
     return FleetTable(ranked=RankedTable(ident=ident, health=health, rank=Rank.COMPACT), job=job, was_there=True)
-
-
-def live_job(tools: JobTools, lock: str, *, announce: bool) -> JobRecord | None:
-    """Return a table's job that is not at its end; announce it again where its message or its worker is lost."""
-    job = tools.store.live(lock)
-    if job is not None and announce:
-        waits = job.state is JobState.QUEUED and job.not_before_ms <= tools.store.now_ms()
-        if waits or (job.state is not JobState.QUEUED and not tools.store.held(lock)):
-            tools.queue.send(job)
-    return job

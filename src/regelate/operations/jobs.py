@@ -65,16 +65,31 @@ def submit(tools: JobTools, record: JobRecord) -> JobRecord:
 
 
 def _announce(tools: JobTools, record: JobRecord) -> None:
-    waits = record.state is JobState.QUEUED
-    if waits or (not record.state.is_final and not tools.store.held(record.lock)):
+    if not record.state.is_final and not worked_on(tools, record):
         tools.queue.send(record)
+
+
+def worked_on(tools: JobTools, record: JobRecord) -> bool:
+    """Say whether a worker is at a job: one began it, and its table's lease is held."""
+    return record.state is not JobState.QUEUED and tools.store.held(record.lock)
 
 
 def running_job(tools: JobTools, lock: str) -> JobRecord | None:
     """Return the job that a worker is at on this table. One that only waits keeps nobody from compacting at once."""
     job = tools.store.live(lock)
-    if job is None or job.state is JobState.QUEUED or not tools.store.held(lock):
-        return None
+    return job if job is not None and worked_on(tools, job) else None
+
+
+def live_job(tools: JobTools, lock: str, *, announce: bool) -> JobRecord | None:
+    """Return a table's job that is not at its end; announce it again where its message or its worker is lost.
+
+    One that is to be tried again later has a message that comes then.
+    """
+    job = tools.store.live(lock)
+    if job is not None and announce:
+        later = job.state is JobState.QUEUED and job.not_before_ms > tools.store.now_ms()
+        if not later:
+            _announce(tools, job)
     return job
 
 
