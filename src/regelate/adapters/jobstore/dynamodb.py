@@ -11,33 +11,30 @@ DynamoDB compares nothing with a clock of its own, and the clocks of workers dif
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import boto3
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
+from regelate.adapters.jobstore.aws import client_of, faults
 from regelate.adapters.jobstore.record_json import from_json, to_json
 from regelate.core.job import JobRecord
 from regelate.errors import Unavailable
 from regelate.ports_jobs import Lease
 
-CLIENT = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "max_attempts": 4})
 TRIES = 8
+_TOLD = "the job store failed"
 Item = Mapping[str, Any]
 
 
 class DynamoJobs:
-    """Implements JobStore. `client` is for tests; region, endpoint and credentials are boto3's own, by environment."""
+    """Implements JobStore. `client` is for tests."""
 
     def __init__(self, table: str, *, retention_seconds: float, client: Any = None) -> None:
         self._table = table
         self._retention_seconds = retention_seconds
-        with _faults():  # without a region there is no client
-            self._client = boto3.client("dynamodb", config=CLIENT) if client is None else client
+        self._client = client_of("dynamodb") if client is None else client
 
     def now_ms(self) -> int:
         return self._read("clock")[1]
@@ -113,7 +110,7 @@ class DynamoJobs:
     def recent(self, limit: int) -> tuple[JobRecord, ...]:
         """Scan the table, which its TTL keeps small; for a person at a command line, not for a function."""
         found: list[JobRecord] = []
-        with _faults():
+        with faults(_TOLD):
             pages = self._client.get_paginator("scan").paginate(
                 TableName=self._table,
                 FilterExpression="begins_with(pk, :job)",
@@ -137,7 +134,7 @@ class DynamoJobs:
 
     def _read(self, key: str) -> tuple[Item, int]:
         """Return an item, empty where there is none, and the store's time in milliseconds."""
-        with _faults():
+        with faults(_TOLD):
             found = self._client.get_item(TableName=self._table, Key=_key(key), ConsistentRead=True)
         date = found["ResponseMetadata"]["HTTPHeaders"]["date"]
         return found.get("Item", {}), int(parsedate_to_datetime(date).timestamp() * 1000)
@@ -151,13 +148,13 @@ class DynamoJobs:
             "expires": {"N": str(expires)},
         }
         more = {} if values is None else {"ExpressionAttributeValues": values}
-        with _faults():
+        with faults(_TOLD):
             return _held(
                 lambda: self._client.put_item(TableName=self._table, Item=item, ConditionExpression=condition, **more)
             )
 
     def _update(self, key: str, update: str, condition: str, values: Item) -> bool:
-        with _faults():
+        with faults(_TOLD):
             return _held(
                 lambda: self._client.update_item(
                     TableName=self._table,
@@ -190,14 +187,3 @@ def _held(write: Callable[[], object]) -> bool:
             raise
         return False
     return True
-
-
-@contextmanager
-def _faults() -> Iterator[None]:
-    try:
-        yield
-    except ClientError as error:
-        code = error.response["Error"]["Code"]
-        raise Unavailable("JOBS_UNAVAILABLE", f"the job store refused: {code}") from error
-    except BotoCoreError as error:
-        raise Unavailable("JOBS_UNAVAILABLE", f"the job store cannot be reached: {type(error).__name__}") from error
