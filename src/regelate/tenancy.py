@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from regelate.core import names
+from regelate.core.storage import store_of
 from regelate.errors import InvalidRequest, NotAllowed, Unavailable
 from regelate.settings import CatalogSettings, Settings
 
@@ -19,7 +20,6 @@ DEFAULT_NAMESPACE = "default"
 _SEAM = "__"
 """Between tenant and namespace in a multi-tenant catalog."""
 _REFUSAL = "the caller may not act for this tenant, or the tenant is unknown"
-_SAME_STORE = {"s3a": "s3", "s3n": "s3", "file": ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,11 +214,10 @@ def _segments(location: str) -> tuple[str, ...] | None:
     scheme, colon, rest = location.partition(":")
     if not colon or "/" in scheme:
         scheme, rest = "", location
-    scheme = _SAME_STORE.get(scheme.lower(), scheme.lower())
     if not rest.startswith("/"):
         return None
     authority, path = "", rest
     if rest.startswith("//"):
         authority, _, path = rest[2:].partition("/")
     parts = tuple(part for part in path.split("/") if part)
-    return None if {".", ".."} & set(parts) else (scheme, authority, *parts)
+    return None if {".", ".."} & set(parts) else (store_of(scheme), authority, *parts)

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
-_SAME_STORE = {"s3a": "s3", "s3n": "s3", "": "file"}
+from regelate.core.storage import store_of
+
 _LOCAL = "file"
 _HIDDEN = ("_", ".")
 
@@ -39,7 +40,7 @@ class Place:
         scheme, colon, rest = location.partition(":")
         if not colon or "/" in scheme:
             scheme, rest = "", location
-        store = _SAME_STORE.get(scheme.lower(), scheme.lower())
+        store = store_of(scheme)
         authority = ""
         if rest.startswith("//") and scheme:
             authority, _, rest = rest[2:].partition("/")

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+S3_SCHEMES = ("s3", "s3a", "s3n")
+"""Three spellings of one store: Hadoop's connectors have names of their own for it."""
+S3_PREFIXES = tuple(f"{scheme}://" for scheme in S3_SCHEMES)
+
+
+def store_of(scheme: str) -> str:
+    """Return a location's scheme in one spelling: that of S3 for all of its names, `file` where there is none."""
+    found = scheme.lower()
+    return "s3" if found in S3_SCHEMES else found or "file"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectStoreAccess:

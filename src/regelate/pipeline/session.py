@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regelate.core.storage import S3_PREFIXES
 from regelate.errors import InvalidRequest, Unavailable
 from regelate.pipeline import sqlite_catalog
 
@@ -146,7 +147,7 @@ def _packages(lake: Lake, iceberg_version: str) -> list[str]:
     found = [f"org.apache.iceberg:iceberg-spark-runtime-{SPARK_LINE}_{SCALA}:{iceberg_version}"]
     if lake.kind is CatalogKind.SQLITE:
         found.append(SQLITE_JDBC)
-    in_s3 = (lake.warehouse or "").startswith(("s3:", "s3a:", "s3n:"))
+    in_s3 = (lake.warehouse or "").startswith(S3_PREFIXES)
     if in_s3 or lake.kind is CatalogKind.GLUE or "S3FileIO" in lake.properties.get("io-impl", ""):
         found.append(f"org.apache.iceberg:iceberg-aws-bundle:{iceberg_version}")
     return found

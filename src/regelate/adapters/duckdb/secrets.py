@@ -5,13 +5,12 @@ from __future__ import annotations
 import duckdb
 
 from regelate.adapters.duckdb.sql import literal
-from regelate.core.storage import ObjectStoreAccess
+from regelate.core.storage import S3_PREFIXES, ObjectStoreAccess
 from regelate.errors import Unavailable
 
 NAME = "regelate_store"
 TIMEOUT_SECONDS, RETRIES = 10, 5
 """The engine's own patience, with pauses from 100 ms that grow fourfold."""
-SCHEMES = ("s3://", "s3a://", "s3n://")
 
 
 def use_store(connection: duckdb.DuckDBPyConnection, access: ObjectStoreAccess) -> None:
@@ -29,7 +28,7 @@ def use_store(connection: duckdb.DuckDBPyConnection, access: ObjectStoreAccess) 
         "URL_STYLE": "path" if access.path_style else "vhost",
     }
     options = [f"{name} {literal(value)}" for name, value in said.items() if value]
-    scopes = ", ".join(literal(scheme + access.scope.partition("://")[2]) for scheme in SCHEMES)
+    scopes = ", ".join(literal(prefix + access.scope.partition("://")[2]) for prefix in S3_PREFIXES)
     options += [f"USE_SSL {str(access.encrypted).lower()}", f"SCOPE [{scopes}]"]
     connection.execute(f"SET http_timeout = {TIMEOUT_SECONDS}")
     connection.execute(f"SET http_retries = {RETRIES}")

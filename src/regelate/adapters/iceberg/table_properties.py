@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pyiceberg.table import TableProperties
 
 from regelate.core.names import LOCATION_PROPERTIES
+from regelate.core.storage import store_of
 from regelate.errors import InvalidRequest, Unsupported
 
 LOCATION = "location"
@@ -29,7 +30,6 @@ _WHOLE_NUMBERS = (
     TableProperties.METADATA_PREVIOUS_VERSIONS_MAX,
 )
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed", "none")
-_SAME_STORE = {"s3a": "s3", "s3n": "s3", "": "file"}
 _DOUBTFUL = frozenset("%\\?#*")
 
 
@@ -115,7 +115,7 @@ def _parts(location: str) -> tuple[str, ...] | None:
     scheme, colon, rest = location.partition(":")
     if not colon or "/" in scheme:
         scheme, rest = "", location
-    store = _SAME_STORE.get(scheme.lower(), scheme.lower())
+    store = store_of(scheme)
     authority = ""
     if rest.startswith("//") and scheme:
         authority, _, rest = rest[2:].partition("/")

@@ -12,10 +12,10 @@ from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
+from regelate.core.storage import S3_PREFIXES
+
 if TYPE_CHECKING:
     from regelate.adapters.iceberg.s3.store import S3Store
-
-SCHEMES = ("s3://", "s3a://", "s3n://")
 
 
 def boto3_is_installed() -> bool:
@@ -115,4 +115,4 @@ class S3File(InputFile, OutputFile):
 
 
 def is_s3(location: str) -> bool:
-    return location.startswith(SCHEMES)
+    return location.startswith(S3_PREFIXES)
