@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from regelate.core.schema import Column, PartitionField, TableDefinition
 from regelate.errors import CommitStateUnknown, Conflict, RegelateError, Unavailable
 from regelate.operations.sweep import SweptEntry, sweep_ledger
 from regelate.ports import SnapshotChange
-from tests.faults.hooks import HookedApplication
+from tests.faults.hooks import Hook, HookedApplication, HookedCatalog
 from tests.iceberg_tables import arrow_rows, live_data_paths, local_path, rows
 from tests.lake import address
 
@@ -238,11 +239,9 @@ def broken() -> None:
     raise Gone
 
 
-@pytest.fixture
-def unknown(application: HookedApplication) -> HookedApplication:
-    """A WRITE that landed though nobody could say so: the catalog broke down in the middle of it."""
-    write(application, 1, 2)
-    catalog = application.hooked
+@contextmanager
+def breaking_down(catalog: HookedCatalog, moments: list[Hook], answer: Exception) -> Iterator[None]:
+    """Let the catalog answer the next commit so, before or after it landed, and load no table any more."""
     load_table = catalog.load_table
 
     def down(*arguments: Any, **options: Any) -> Any:
@@ -250,12 +249,21 @@ def unknown(application: HookedApplication) -> HookedApplication:
 
     def break_down() -> None:
         catalog.load_table = down  # type: ignore[method-assign]
-        raise Gone
+        raise answer
 
-    catalog.after_commit.append(break_down)
-    with pytest.raises(CommitStateUnknown):
+    moments.append(break_down)
+    try:
+        yield
+    finally:
+        catalog.load_table = load_table  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def unknown(application: HookedApplication) -> HookedApplication:
+    """A WRITE that landed though nobody could say so: the catalog broke down in the middle of it."""
+    write(application, 1, 2)
+    with breaking_down(application.hooked, application.hooked.after_commit, Gone()), pytest.raises(CommitStateUnknown):
         write(application, 3, 4)
-    catalog.load_table = load_table  # type: ignore[method-assign]
     return application
 
 
@@ -274,20 +282,9 @@ def test_the_entries_of_a_commit_of_unknown_state_stay_and_a_sweep_finds_that_it
 def test_the_entries_of_a_refused_commit_that_nobody_could_look_up_stay(application: HookedApplication) -> None:
     """Even a conflict proves nothing while we cannot look: it may be about our own commit (trap T7)."""
     write(application, 1, 2)
-    catalog = application.hooked
-    load_table = catalog.load_table
-
-    def down(*arguments: Any, **options: Any) -> Any:
-        raise OSError("no route")
-
-    def refuse() -> None:
-        catalog.load_table = down  # type: ignore[method-assign]
-        raise CommitFailedException("refused")
-
-    catalog.before_commit.append(refuse)
-    with pytest.raises(CommitStateUnknown):
+    catalog, refused = application.hooked, CommitFailedException("refused")
+    with breaking_down(catalog, catalog.before_commit, refused), pytest.raises(CommitStateUnknown):
         write(application, 3, 4)
-    catalog.load_table = load_table  # type: ignore[method-assign]
     table = load(application)
     assert len(ledger(table)) == 2
     grow_old(table)

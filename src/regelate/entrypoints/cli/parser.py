@@ -24,7 +24,6 @@ REGELATE_HOME (default ./lake) is the folder of the embedded lake; REGELATE_CONF
 """
 NS_TABLE = "NS.TABLE"
 _FLAG = "table_flag"
-_GRACE = "undo is possible for so long; 0 deletes the files at once"
 
 
 class Parser(argparse.ArgumentParser):
@@ -217,9 +216,7 @@ def _expiry(commands: Any) -> None:
         "expire old snapshots",
         more="The files that only they need are deleted when a grace is over; until then --undo brings them back.",
     )
-    expire.add_argument("--retention-hours", type=reader(texts.hours), metavar="H", help="keep younger snapshots")
-    expire.add_argument("--min-snapshots-to-keep", type=reader(texts.whole()), metavar="N")
-    expire.add_argument("--grace-hours", type=reader(texts.hours), metavar="H", help=_GRACE)
+    _add_retention(expire)
     expire.add_argument("--dry-run", action="store_true", help="only say what would go")
     expire.add_argument("--undo", metavar="ID", help="bring the snapshots of an earlier expiry back")
     sweep = _command(
@@ -237,6 +234,17 @@ def _expiry(commands: Any) -> None:
     )
     sweep.add_argument("--max-jobs", type=reader(texts.whole()), metavar="N", help="at most so many; 0 submits none")
     sweep.add_argument("--dry-run", action="store_true", help="only say what would go")
+
+
+def _add_retention(parser: Parser) -> None:
+    parser.add_argument("--retention-hours", type=reader(texts.hours), metavar="H", help="keep younger snapshots")
+    parser.add_argument("--min-snapshots-to-keep", type=reader(texts.whole()), metavar="N")
+    parser.add_argument(
+        "--grace-hours",
+        type=reader(texts.hours),
+        metavar="H",
+        help="undo is possible for so long; 0 deletes the files at once",
+    )
 
 
 def _upkeep(commands: Any) -> None:
@@ -259,9 +267,7 @@ def _upkeep(commands: Any) -> None:
     )
     maintain.add_argument("--steps", type=reader(texts.names), metavar="A,B", help="only these")
     maintain.add_argument("--force", action="store_true", help="merge any 2 small files, whatever the thresholds")
-    maintain.add_argument("--retention-hours", type=reader(texts.hours), metavar="H", help="keep younger snapshots")
-    maintain.add_argument("--min-snapshots-to-keep", type=reader(texts.whole()), metavar="N")
-    maintain.add_argument("--grace-hours", type=reader(texts.hours), metavar="H", help=_GRACE)
+    _add_retention(maintain)
     maintain.add_argument("--older-than-hours", type=reader(texts.hours), metavar="H", help="age of orphan files")
     maintain.add_argument("--dry-run", action="store_true", help="only say what would be done")
 
