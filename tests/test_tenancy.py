@@ -7,6 +7,7 @@ import posixpath
 import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,26 @@ def test_two_tenants_never_share_a_namespace(tenant: str, namespace: str, other_
     one = ANYONE.resolve(None, tenant, "shared", namespace, "t")
     two = ANYONE.resolve(None, other_tenant, "shared", other, "t")
     assert (one.ident == two.ident) == ((tenant, namespace) == (other_tenant, other))
+
+
+@given(STRICT, STRICT, STRICT)
+def test_the_tenant_of_a_namespace_is_told_from_its_name(tenant: str, namespace: str, other: str) -> None:
+    inside = ANYONE.resolve(None, tenant, "shared", namespace, None).ident
+    assert ANYONE.everybody("shared").tenant_of(inside) == tenant
+    scope = replace(ANYONE.everybody("shared"), tenants=(other,))
+    assert scope.tenant_of(inside) == (tenant if tenant == other else None)
+
+
+@pytest.mark.parametrize("inside", ["sales", "__sales", "acme__", "acme__a__b", "Acme__sales", "acme___", "a/b__c", ""])
+def test_a_namespace_that_no_tenant_can_have_made_is_nobodys(inside: str) -> None:
+    assert ANYONE.everybody("shared").tenant_of(inside) is None
+
+
+def test_in_a_catalog_without_tenants_all_is_the_only_ones_or_no_matter_whose() -> None:
+    assert ANYONE.everybody("own").tenant_of("sales") == "default"
+    only = Tenancy(settings(tenants=["acme"]))
+    assert only.everybody("own").tenant_of("sales") == "acme"
+    assert not Tenancy(settings(auth="none", tenants=[])).everybody("own").holds("sales")
 
 
 def test_no_short_name_collides_with_any_other() -> None:

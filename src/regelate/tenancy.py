@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 from regelate.core import names
 from regelate.core.storage import store_of
 from regelate.errors import InvalidRequest, NotAllowed, Unavailable
-from regelate.settings import CatalogSettings, Settings
+from regelate.settings import ANY_TENANT, CatalogSettings, Settings
 
 DEFAULT_TENANT = "default"
 """The name in the answer and the logs where nobody asked for one: development, and a catalog without tenants."""
@@ -41,26 +42,28 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The namespaces of one catalog that a tenant may act on, as the catalog knows them; `namespace` narrows to one."""
+    """The namespaces of one catalog that a request is about, as the catalog knows them.
 
-    tenant_id: str
+    `tenants`: those whose they are, "*" for everybody; `namespace` narrows to one.
+    """
+
+    tenants: Literal["*"] | tuple[str, ...]
     catalog: str
     multi_tenant: bool
     namespace: str | None = None
 
     def holds(self, inside: str) -> bool:
-        """Say whether a namespace of the catalog is the tenant's.
+        """Say whether a namespace of the catalog is one of these."""
+        return self.tenant_of(inside) is not None
 
-        What follows the tenant's prefix must be a name that a tenant can have made: `a___b` is `b` of the tenant `a_`.
-        """
-        if self.namespace is not None:
-            return inside == self.namespace
+    def tenant_of(self, inside: str) -> str | None:
+        """Return whose a namespace of the catalog is; None where it is none of these."""
+        if self.namespace not in (None, inside):
+            return None
         if not self.multi_tenant:
-            return True
-        tenant, seam, namespace = inside.partition(_SEAM)
-        if namespace.startswith("_"):  # the tenant's name ended in it
-            tenant, namespace = tenant + "_" * (len(namespace) - len(namespace.lstrip("_"))), namespace.lstrip("_")
-        return bool(seam) and tenant == self.tenant_id and bool(namespace) and _SEAM not in namespace
+            return DEFAULT_TENANT if self.tenants == ANY_TENANT else next(iter(self.tenants), None)
+        tenant = _tenant_in(inside)
+        return tenant if self.tenants == ANY_TENANT or tenant in self.tenants else None
 
 
 class Tenancy:
@@ -127,6 +130,18 @@ class Tenancy:
         ident = inside if table is None else names.join_ident(inside, table)
         return Address(tenant_id=tenant, catalog=name, ident=ident, table=table)
 
+    def tenant(self, claim_tenant: str | None, body_tenant: str | None, *, trusted: bool = False) -> str:
+        """Return who asks for something that is no table's, or refuse it as `resolve` does."""
+        return self.resolve(claim_tenant, body_tenant, None, DEFAULT_NAMESPACE, None, trusted=trusted).tenant_id
+
+    def everybody(self, catalog_name: str | None) -> Scope:
+        """Return the namespaces of all tenants, for a caller who may act for each; the door has to know that it may.
+
+        Errors: NotFound CATALOG_NOT_FOUND.
+        """
+        name, catalog = self._settings.catalog(catalog_name)
+        return Scope(tenants=self._settings.tenants, catalog=name, multi_tenant=catalog.multi_tenant)
+
     def scope(
         self,
         claim_tenant: str | None,
@@ -141,7 +156,7 @@ class Tenancy:
         address = self.resolve(claim_tenant, body_tenant, catalog_name, asked, None, trusted=trusted)
         _, catalog = self._settings.catalog(address.catalog)
         return Scope(
-            tenant_id=address.tenant_id,
+            tenants=(address.tenant_id,),
             catalog=address.catalog,
             multi_tenant=catalog.multi_tenant,
             namespace=None if namespace is None else address.namespace,
@@ -199,6 +214,22 @@ class Tenancy:
         if tenants == "*" and not catalog.multi_tenant:
             return DEFAULT_TENANT
         raise InvalidRequest("MISSING_FIELD", "tenant_id is required", field="tenant_id")
+
+
+def _tenant_in(inside: str) -> str | None:
+    """Return the tenant of a multi-tenant catalog's namespace; None for one that no tenant can have made.
+
+    `a___b` is `b` of the tenant `a_`: what follows the seam must be a name itself.
+    """
+    tenant, _, namespace = inside.partition(_SEAM)
+    if namespace.startswith("_"):  # the tenant's name ended in it
+        tenant, namespace = tenant + "_" * (len(namespace) - len(namespace.lstrip("_"))), namespace.lstrip("_")
+    try:
+        names.check_tenant(tenant, strict=True)
+        names.check_namespace(namespace, strict=True)
+    except InvalidRequest:
+        return None
+    return tenant
 
 
 def _without_dots(location: str) -> str:

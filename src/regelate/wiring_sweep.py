@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regelate.core.job import JobRecord, Origin, lock_of
+from regelate.core.measures import SweepEnded
 from regelate.core.names import SEPARATOR
 from regelate.core.options import CompactOptions
 from regelate.core.policy import CompactionPolicy
 from regelate.core.ranking import RankingPolicy
 from regelate.core.waves import usable_seconds
-from regelate.errors import RegelateError
+from regelate.errors import NotAllowed, RegelateError
 from regelate.operations import answers, job_answers
 from regelate.operations.continuing import RunPart
 from regelate.operations.fleet import FleetTable, submit_for_ill
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from regelate.adapters.iceberg.manifests import ManifestReader
     from regelate.adapters.iceberg.session import TableSession
     from regelate.operations.sweep import Swept, SweptTable
-    from regelate.ports import Clock
+    from regelate.ports import Clock, Telemetry
     from regelate.settings import Settings
 
 
@@ -45,6 +46,8 @@ class Parts(TableParts, Protocol):
 
     @property
     def clock(self) -> Clock: ...
+    @property
+    def telemetry(self) -> Telemetry: ...
     def _session(self, address: Address) -> AbstractContextManager[TableSession]: ...
     @property
     def jobs(self) -> JobTools | None: ...
@@ -93,10 +96,10 @@ class Sweeping:
             health_below=limits.health_below if health_below is None else health_below,
             max_jobs=limits.max_jobs if max_jobs is None else max_jobs,
         )
-        return {
-            **answers.swept(done, dry_run=dry_run),
-            **job_answers.ranked(_ranked(self, scope, done, policy, dry_run=dry_run)),
-        }
+        ranked = _ranked(self, scope, done, policy, dry_run=dry_run)
+        faults = done.faults + sum(table.error is not None for table in ranked)
+        self.telemetry.tell(SweepEnded(faults=faults))
+        return {**answers.swept(done, dry_run=dry_run), **job_answers.ranked(ranked), "errors": faults}
 
 
 def _ranked(parts: Parts, scope: Scope, done: Swept, policy: RankingPolicy, *, dry_run: bool) -> tuple[FleetTable, ...]:
@@ -116,7 +119,11 @@ def _ranked(parts: Parts, scope: Scope, done: Swept, policy: RankingPolicy, *, d
 
 
 def _address(scope: Scope, ident: str) -> Address:
-    return Address(tenant_id=scope.tenant_id, catalog=scope.catalog, ident=ident, table=ident.rpartition(SEPARATOR)[2])
+    namespace, _, table = ident.rpartition(SEPARATOR)
+    tenant = scope.tenant_of(namespace)
+    if tenant is None:
+        raise NotAllowed("FORBIDDEN", f"{namespace} is nobody's whom this sweep is for")
+    return Address(tenant_id=tenant, catalog=scope.catalog, ident=ident, table=table)
 
 
 def _swept(parts: Parts, scope: Scope, ident: str, *, dry_run: bool) -> SweptTable:

@@ -23,6 +23,8 @@ from regelate.core.measures import (
     METRICS,
     QUERY_TIME,
     SMALL_FILES,
+    SWEEP_ERRORS,
+    SWEEPS,
     WRITES,
     Assessed,
     Compacted,
@@ -33,6 +35,7 @@ from regelate.core.measures import (
     Metric,
     Occurrence,
     Queried,
+    SweepEnded,
     Wrote,
     measurements,
 )
@@ -97,6 +100,7 @@ occurrences: st.SearchStrategy[Occurrence] = st.one_of(
     st.builds(Wrote, table=texts, compaction_recommended=st.booleans(), small_files=st.none() | counts),
     st.builds(Queried, table=texts, seconds=st.floats(0, 100)),
     st.builds(Assessed, table=texts, small_files=counts),
+    st.builds(SweepEnded, faults=counts),
 )
 
 
@@ -149,6 +153,10 @@ def test_a_failure_is_counted_under_its_code() -> None:
 def test_queries_and_looks_are_measured() -> None:
     assert told(Queried(table="t", seconds=0.25)) == {QUERY_TIME: [0.25]}
     assert told(Assessed(table="t", small_files=3)) == {SMALL_FILES: [3]}
+
+
+def test_a_sweep_is_counted_and_so_is_what_it_could_not_do() -> None:
+    assert told(SweepEnded(faults=2)) == {SWEEPS: [1], SWEEP_ERRORS: [2]}
 
 
 @given(st.lists(st.none() | texts, max_size=20))

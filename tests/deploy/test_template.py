@@ -14,14 +14,18 @@ import pytest
 from regelate.adapters.telemetry.emf import NAMESPACE, SERVICE
 from regelate.core.measures import METRICS
 from regelate.core.session_policy import Access, session_policy
+from regelate.entrypoints.dispatch import Unserved, dispatch
+from regelate.entrypoints.envelope import Envelope, keyed, recognise
 from regelate.entrypoints.http import DOCS_PATH, ROUTES
 from regelate.entrypoints.requests import Compact, Sweep, parse_request
 from regelate.settings import load_settings
 from tests.deploy.cloudformation import ROOT, conditions_in, names_in, template, walk
+from tests.entrypoints.fakes import FakeService, LambdaContext
 
 TEMPLATE = template()
 PARAMETERS: dict[str, Any] = TEMPLATE["Parameters"]
 RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
+SCHEDULED = "<aws.scheduler.scheduled-time>"
 ENVIRON = {"REGELATE_CONFIG": str(ROOT / "config.json"), "REGELATE_WAREHOUSE": "s3://bucket/warehouse"}
 USED = {
     "glue:CreateDatabase": "create_database",
@@ -272,38 +276,61 @@ def test_every_variable_that_is_set_is_read() -> None:
     assert {name for name in variables if not re.search(rf"\b{name}\b", sources)} == set()
 
 
-def inputs() -> list[str]:
-    """The payload of every schedule, as the scheduler sends it, with parameters filled in."""
+def inputs() -> list[dict[str, Any]]:
+    """The event of every schedule, as the scheduler sends it, with parameters filled in."""
     found = []
     for schedule in of_type("AWS::Scheduler::Schedule").values():
-        for value in walk(schedule["Target"]["Input"]):
-            if isinstance(value, dict) and "Fn::Sub" in value:
-                text = re.sub(r"\$\{\w+\}", "sales", value["Fn::Sub"])
-                found.append(re.sub(r"<aws\.scheduler\.[a-z-]+>", "0c5e1f2a-1b7e-4f7a-9d40-b1a9f5e2c3d4", text))
+        given = schedule["Target"]["Input"]
+        text = re.sub(r"\$\{\w+\}", "sales", given if isinstance(given, str) else given["Fn::Sub"])
+        assert set(re.findall(r"<aws\.scheduler\.[a-z-]+>", text)) == {SCHEDULED}, "an execution has an id per attempt"
+        found.append(json.loads(text.replace(SCHEDULED, "2026-11-22T02:00:00Z")))
     return found
 
 
-@pytest.mark.parametrize("payload", inputs())
-def test_what_a_schedule_sends_is_a_request_that_may_come_twice_and_ends_in_time(payload: str) -> None:
-    request = parse_request(json.loads(payload))
+@pytest.mark.parametrize("event", inputs(), ids=lambda event: event["detail"]["operation"])
+def test_what_a_schedule_sends_is_a_request_that_may_come_twice_and_ends_in_time(event: dict[str, Any]) -> None:
+    assert recognise(event)[0] is Envelope.RULE
+    request = parse_request(keyed(event["detail"], event["id"]))
     if isinstance(request, Sweep):
         assert request.time_budget_seconds is not None
         assert request.time_budget_seconds <= RESOURCES["WorkerFunction"]["Properties"]["Timeout"] - 300
     else:
         assert isinstance(request, Compact)
-        assert request.idempotency_key is not None
+        assert request.idempotency_key == event["id"]
 
 
 def test_tables_are_swept_every_day_unless_told_otherwise() -> None:
     assert PARAMETERS["SweepSchedule"]["Default"] == "rate(1 day)"
-    assert [json.loads(payload)["operation"] for payload in inputs()] == ["SWEEP", "COMPACT"]
+    assert [event["detail"]["operation"] for event in inputs()] == ["SWEEP", "COMPACT"]
+
+
+@pytest.mark.parametrize("tenants", [[], ["acme", "globex"]])
+def test_the_sweep_of_the_defaults_is_served_by_the_config_that_ships_whatever_its_tenants(tenants: list[str]) -> None:
+    shipped = load_settings({**ENVIRON, "REGELATE_ENVIRONMENT": "production"})
+    assert shipped.tenants == ()
+    service = FakeService(shipped.model_copy(update={"tenants": tuple(tenants)}))
+    assert dispatch(inputs()[0], LambdaContext(), lambda: service)["success"] is True
+    ((_, _, arguments),) = service.calls
+    assert arguments["scope"].tenants == tuple(tenants)
+
+
+def test_a_schedule_for_a_tenant_that_nobody_has_fails_the_invocation_so_that_the_alarm_hears_of_it() -> None:
+    service = FakeService(load_settings({**ENVIRON, "REGELATE_ENVIRONMENT": "production"}))
+    with pytest.raises(Unserved, match="FORBIDDEN"):
+        dispatch(inputs()[1], LambdaContext(), lambda: service)
+    assert TEMPLATE["Rules"]["ScheduledTableHasATenant"]["Assertions"] == [
+        {
+            "Assert": {"Fn::Not": [{"Fn::Equals": [{"Ref": "CompactTenant"}, ""]}]},
+            "AssertDescription": "CompactTable needs CompactTenant, one of the tenants in config.json",
+        }
+    ]
 
 
 def test_what_a_schedule_sends_is_played_to_the_handler_as_an_event() -> None:
-    events = [json.loads(path.read_text()) for path in (ROOT / "events").glob("*.json")]
-    for payload in inputs():
-        sent = json.loads(payload)
-        assert any(sent.keys() <= event.keys() and sent["operation"] == event["operation"] for event in events)
+    events = [json.loads(path.read_text()) for path in (ROOT / "events").glob("scheduler_*.json")]
+    for sent in inputs():
+        (event,) = [event for event in events if event["id"] == sent["id"]]
+        assert {**event, "detail": event["detail"].keys()} == {**sent, "detail": sent["detail"].keys()}
 
 
 def test_every_schedule_is_one_that_eventbridge_takes() -> None:
@@ -339,11 +366,19 @@ def test_only_the_worker_takes_jobs_one_at_a_time_and_reports_each() -> None:
         "Queue": {"Fn::GetAtt": ["JobsQueue", "Arn"]},
         "BatchSize": 1,
         "FunctionResponseTypes": ["ReportBatchItemFailures"],
-        "ScalingConfig": {"MaximumConcurrency": {"Ref": "WorkerConcurrency"}},
+        "ScalingConfig": {"MaximumConcurrency": {"Ref": "JobConcurrency"}},
     }
-    assert PARAMETERS["WorkerConcurrency"]["MinValue"] == 2  # the least that an event source takes
+    assert PARAMETERS["JobConcurrency"]["MinValue"] == 2  # the least that an event source takes
     assert "Events" not in RESOURCES["ApiFunction"]["Properties"]
     assert "sqs:ReceiveMessage" not in json.dumps(RESOURCES["ApiRole"])
+
+
+def test_a_full_queue_leaves_a_worker_for_schedules_and_for_invokes_by_hand() -> None:
+    worker = RESOURCES["WorkerFunction"]["Properties"]
+    assert worker["ReservedConcurrentExecutions"] == {"Ref": "WorkerConcurrency"}
+    for value in ("Default", "MinValue"):
+        assert PARAMETERS["JobConcurrency"][value] < PARAMETERS["WorkerConcurrency"][value]
+    assert "below WorkerConcurrency" in PARAMETERS["JobConcurrency"]["Description"]
 
 
 def test_the_jobs_table_has_the_key_and_the_ttl_that_the_store_writes() -> None:

@@ -179,8 +179,25 @@ def test_the_tenant_itself_passes_every_one_of_these_doors(
     ((called, address, arguments),) = service.calls
     assert called == operation
     if OWN[operation] is not None:
-        named = address or arguments.get("scope")
-        assert (arguments["tenant_id"] if named is None else named.tenant_id) == "acme"
+        scope = arguments.get("scope")
+        named = scope.tenants if scope is not None else (arguments.get("tenant_id") or address.tenant_id,)  # type: ignore[union-attr]
+        assert named == ("acme",)
+
+
+@pytest.mark.parametrize("intruder", [name for name, (make, *_) in INTRUDERS.items() if make is not direct])
+def test_no_caller_by_http_sweeps_the_tables_of_all_tenants(tmp_path: Path, intruder: str) -> None:
+    make, auth, claims, arn, _ = INTRUDERS[intruder]
+    service = FakeService(settings(tmp_path, auth))
+    status, answer = sent(service, make({"operation": "SWEEP"}, claims, arn))
+    assert (status, answer["error"]["code"], service.calls) == (400, "MISSING_FIELD", [])
+
+
+def test_who_may_invoke_the_function_sweeps_the_tables_of_all_tenants(tmp_path: Path) -> None:
+    service = FakeService(settings(tmp_path, "claims"))
+    assert sent(service, {"operation": "SWEEP"})[1]["success"] is True
+    assert sent(service, {"operation": "SWEEP", "namespace": "sales"})[1]["error"]["code"] == "MISSING_FIELD"
+    ((_, _, arguments),) = service.calls
+    assert arguments["scope"].tenants == ("acme", "other")
 
 
 @pytest.mark.parametrize("intruder", [name for name, (make, *_) in INTRUDERS.items() if make is not direct])

@@ -69,7 +69,13 @@ def test_a_request_without_an_operation_is_refused(payload: dict[str, Any], code
 
 
 @pytest.mark.parametrize(
-    ("operation", "name"), [(operation, name) for operation, fields in MINIMAL.items() for name in fields]
+    ("operation", "name"),
+    [
+        (operation, name)
+        for operation, fields in MINIMAL.items()
+        for name in fields
+        if (operation, name) != ("SWEEP", "tenant_id")  # for the door to judge: it knows who asks
+    ],
 )
 def test_a_missing_field_is_named(operation: str, name: str) -> None:
     fields = {key: value for key, value in MINIMAL[operation].items() if key != name}

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from regelate.adapters.iceberg.ledger import FOLDER, RunLedger
 from tests.faults.stack import Stack, request, stack_of_tenants, stack_with
@@ -112,6 +114,21 @@ def test_a_tenant_sweeps_its_own_namespaces_only(tmp_path: Path) -> None:
         assert (answer["tables_swept"], list(tables_of(answer))) == (1, [f"{tenant}__ns.t"])
     assert [tenant for tenant, path in orphans.items() if path.exists()] == ["y"]
     stack.refused(403, "FORBIDDEN", [], {"operation": "SWEEP", "tenant_id": "y"}, claims={"tenant_id": "x"})
+
+
+def test_a_sweep_for_all_tenants_reaches_each_of_them_and_no_namespace_of_anybody_else(tmp_path: Path) -> None:
+    stack = stack_of_tenants(tmp_path / "lake", "x", "y_")
+    orphans = {}
+    for ident in ("x__ns.t", "y___ns.t", "stranger__ns.t", "plain.t"):
+        catalog = stack.application.catalog()
+        catalog.create_namespace(ident.partition(".")[0])
+        catalog.create_table(ident, Schema(NestedField(1, "id", LongType(), required=False)))
+        orphans[ident] = left_behind(stack, ident)
+    event = {"detail-type": "Scheduled Request", "id": "sweep-1", "detail": {"operation": "SWEEP"}}
+    answer = stack.invoke(event)
+    assert (answer["tables_swept"], answer["errors"]) == (2, 0)
+    assert sorted(tables_of(answer)) == ["x__ns.t", "y___ns.t"]
+    assert [ident for ident, path in orphans.items() if path.exists()] == ["stranger__ns.t", "plain.t"]
 
 
 def test_a_run_is_dead_after_the_configured_hours(tmp_path: Path) -> None:

@@ -125,6 +125,12 @@ COMPACTION_RECOMMENDED = Metric(
 QUERY_TIME = Metric(
     name="query_time", kind=Kind.HISTOGRAM, unit=Unit.SECONDS, buckets=_QUERY_SECONDS, help="Time of QUERYs answered."
 )
+SWEEPS = Metric(name="sweeps", kind=Kind.COUNTER, help="SWEEPs that came to their end, with errors or without.")
+SWEEP_ERRORS = Metric(
+    name="sweep_errors",
+    kind=Kind.COUNTER,
+    help="Tables and namespaces that a SWEEP could not look after, and jobs that it could not submit.",
+)
 METRICS = (
     FILES_COMPACTED,
     BYTES_READ,
@@ -142,6 +148,8 @@ METRICS = (
     COMPACTION_CHECKS,
     COMPACTION_RECOMMENDED,
     QUERY_TIME,
+    SWEEPS,
+    SWEEP_ERRORS,
 )
 
 
@@ -200,7 +208,14 @@ class Assessed:
     small_files: int
 
 
-Occurrence = CompactionStarted | CompactionEnded | Compacted | Wrote | Queried | Assessed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepEnded:
+    """`faults`: what the SWEEP could not do, though it did the rest."""
+
+    faults: int
+
+
+Occurrence = CompactionStarted | CompactionEnded | Compacted | Wrote | Queried | Assessed | SweepEnded
 
 
 def measurements(occurrence: Occurrence) -> tuple[Measurement, ...]:
@@ -226,6 +241,8 @@ def measurements(occurrence: Occurrence) -> tuple[Measurement, ...]:
             return (Measurement(metric=QUERY_TIME, value=seconds),)
         case Assessed(table=table, small_files=small):
             return (Measurement(metric=SMALL_FILES, value=small, label_value=table),)
+        case SweepEnded(faults=faults):
+            return (Measurement(metric=SWEEPS, value=1), Measurement(metric=SWEEP_ERRORS, value=faults))
 
 
 def _of_compaction(done: Compacted) -> tuple[Measurement, ...]:

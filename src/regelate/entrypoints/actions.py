@@ -36,7 +36,7 @@ from regelate.entrypoints.responses import failed, succeeded
 from regelate.entrypoints.service import Fields, Provider, Service
 from regelate.errors import InvalidRequest, InvariantViolated, RegelateError
 from regelate.settings import Settings
-from regelate.tenancy import Address
+from regelate.tenancy import Address, Scope
 
 Payload = Mapping[str, object]
 
@@ -242,7 +242,7 @@ def _expire_snapshots(service: Service, request: ExpireSnapshots, caller: Caller
 
 def _tenant(service: Service, request: JobStatus | JobCancel, caller: Caller) -> str:
     trusted = caller.is_trusted(service.settings)
-    return service.tenancy.scope(caller.claim_tenant, request.tenant_id, None, None, trusted=trusted).tenant_id
+    return service.tenancy.tenant(caller.claim_tenant, request.tenant_id, trusted=trusted)
 
 
 def _job_status(service: Service, request: JobStatus, caller: Caller) -> Fields:
@@ -258,13 +258,21 @@ def _redacted(job: Fields) -> Fields:
     return {**job, "error": safe(job["error"])}
 
 
+def _scope(service: Service, request: Sweep, caller: Caller) -> Scope:
+    """Return what is swept: a tenant's tables or, where no HTTP door is between, those of all tenants."""
+    if request.tenant_id is not None:
+        trusted = caller.is_trusted(service.settings)
+        return service.tenancy.scope(
+            caller.claim_tenant, request.tenant_id, request.catalog, request.namespace, trusted=trusted
+        )
+    if not caller.trusted or request.namespace is not None:
+        raise InvalidRequest("MISSING_FIELD", "tenant_id is required", field="tenant_id")
+    return service.tenancy.everybody(request.catalog)
+
+
 def _sweep(service: Service, request: Sweep, caller: Caller) -> Fields:
-    trusted = caller.is_trusted(service.settings)
-    scope = service.tenancy.scope(
-        caller.claim_tenant, request.tenant_id, request.catalog, request.namespace, trusted=trusted
-    )
     return service.sweep(
-        scope,
+        _scope(service, request, caller),
         max_tables=request.max_tables,
         time_budget_seconds=request.time_budget_seconds,
         health_below=request.health_below,

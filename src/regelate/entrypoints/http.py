@@ -156,8 +156,8 @@ def _job(asked: Asked) -> Response[str]:
 
     def parse(payload: Mapping[str, object], service: Service, caller: Caller) -> AnyRequest:
         trusted = caller.is_trusted(service.settings)
-        scope = service.tenancy.scope(caller.claim_tenant, named.get("tenant_id"), None, None, trusted=trusted)
-        return parse_request({**payload, "tenant_id": scope.tenant_id})
+        tenant = service.tenancy.tenant(caller.claim_tenant, named.get("tenant_id"), trusted=trusted)
+        return parse_request({**payload, "tenant_id": tenant})
 
     answered = answer(asked.provider, lambda _: request, parse, asked.caller)
     return _json(answered.fitting(asked.max_answer_bytes, asked.caller, in_body=True))

@@ -28,10 +28,13 @@ class JobCancel(JobRequest):
 
 
 class Sweep(Request):
-    """Every table of the tenant, or of one namespace. What is unset comes from config.json."""
+    """Every table of the tenant, or of one namespace. What is unset comes from config.json.
+
+    `tenant_id` may be left out by a schedule, a queue or a direct invoke only: it is then about all tenants.
+    """
 
     operation: Literal["SWEEP"]
-    tenant_id: str
+    tenant_id: str | None = None
     catalog: str | None = None
     namespace: str | None = None
     max_tables: int | None = Field(default=None, ge=1)

@@ -159,7 +159,7 @@ def swept(found: Swept, *, dry_run: bool) -> Fields:
         "tables_swept": len(found.tables),
         "files_deleted": sum(t.files_deleted for t in told),
         "bytes_freed": sum(t.bytes_freed for t in told),
-        "errors": len(found.namespaces_failed) + sum(t.error is not None for t in told),
+        "errors": found.faults,
         "backlog": len(found.backlog),
         "backlog_tables": list(found.backlog[:LISTED_GROUPS]),
         "tables": [*(_swept_table(t) for t in told), *(_swept_namespace(n, e) for n, e in found.namespaces_failed)],

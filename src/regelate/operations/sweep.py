@@ -60,6 +60,10 @@ class Swept:
     backlog: tuple[str, ...]
     namespaces_failed: tuple[tuple[str, RegelateError], ...] = ()
 
+    @property
+    def faults(self) -> int:
+        return len(self.namespaces_failed) + sum(table.error is not None for table in self.tables)
+
 
 def sweep_table(
     ident: str, ledgers: Ledgers, reclaimer: Reclaimer, *, longest_run_seconds: float, dry_run: bool = False

@@ -8,6 +8,7 @@ builtin  the overlays that ship, for when there is no file    machine  the memor
 from regelate.settings.judge import SESSION_MARGIN_SECONDS
 from regelate.settings.load import load_settings
 from regelate.settings.models import (
+    ANY_TENANT,
     MULTI_TENANT,
     SINGLE_TENANT,
     CatalogSettings,
@@ -17,6 +18,7 @@ from regelate.settings.models import (
 from regelate.settings.tenants import LimitSettings, ResultSettings
 
 __all__ = [
+    "ANY_TENANT",
     "MULTI_TENANT",
     "SESSION_MARGIN_SECONDS",
     "SINGLE_TENANT",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
 
-from regelate.core.measures import Kind, Measurement, Metric, Occurrence, measurements
+from regelate.core.measures import Kind, Measurement, Metric, Occurrence, SweepEnded, measurements
 
 NAMESPACE = "regelate"
 SERVICE = "regelate"
@@ -30,13 +30,14 @@ class EmbeddedMetrics:
         self._lock = threading.Lock()
 
     def tell(self, occurrence: Occurrence) -> None:
+        table = None if isinstance(occurrence, SweepEnded) else occurrence.table
         by_dimensions: dict[Dimensions, list[Measurement]] = {}
         for measurement in measurements(occurrence):
             for dimensions in self._dimensions_of(measurement):
                 by_dimensions.setdefault(dimensions, []).append(measurement)
         with self._lock:
             for dimensions, found in by_dimensions.items():
-                self._put(dimensions, found, occurrence.table)
+                self._put(dimensions, found, table)
 
     def _dimensions_of(self, measurement: Measurement) -> Iterator[Dimensions]:
         metric = measurement.metric
@@ -45,11 +46,12 @@ class EmbeddedMetrics:
         if metric.label is not None and measurement.label_value is not None:
             yield (*self._dimensions, (metric.label, measurement.label_value))
 
-    def _put(self, dimensions: Dimensions, found: list[Measurement], table: str) -> None:
+    def _put(self, dimensions: Dimensions, found: list[Measurement], table: str | None) -> None:
         provider = AmazonCloudWatchEMFProvider(
             metric_set={}, dimension_set=dict(dimensions), metadata_set={}, namespace=self._namespace, service=SERVICE
         )
-        provider.add_metadata(key="table", value=table)
+        if table is not None:
+            provider.add_metadata(key="table", value=table)
         for measurement in found:
             metric = measurement.metric
             provider.add_metric(name=metric.name, unit=metric.unit.value, value=self._value(measurement))
