@@ -385,6 +385,10 @@ def test_a_wrong_type_or_range_is_refused_by_its_path(load: Load, section: dict[
         ({"catalogs": {}}, "catalogs"),
         ({"catalogs": {"local": {"type": "sql", "uri": "sqlite://"}}}, "catalogs.local.warehouse"),
         ({"catalogs": {"local": {"type": "rest"}}}, "catalogs.local.uri"),
+        (
+            {"jobs": {"store": "dynamodb", "table": "t", "queue_url": "q", "max_attempts": 7}},
+            "jobs.max_attempts",
+        ),
         ({"auth": "claims"}, TEMPLATE),
         ({"auth": "claims", "tenants": ["a", "b"]}, TEMPLATE),
     ],

@@ -16,16 +16,17 @@ from regelate.core.job import JobRecord, Origin
 from regelate.core.options import Auto
 from regelate.core.resume import read_token
 from regelate.core.waves import MOST_RESERVE_SECONDS
-from regelate.errors import NotFound, RegelateError, Unsupported
+from regelate.errors import InvalidRequest, NotFound, RegelateError, Unsupported
 from regelate.operations import answers, job_answers
 from regelate.operations.continuing import RanPart, RunPart
-from regelate.operations.jobs import JobTools, Later, PartDone, cancel, run_part, submit
+from regelate.operations.jobs import JobTools, Later, PartDone, cancel, give_up, run_part, submit
 from regelate.operations.pacing import Pacing, Watcher
 from regelate.tenancy import Address
 from regelate.wiring_compact import How
 
 if TYPE_CHECKING:
     from regelate.adapters.jobstore.sqlite import SqliteJobs
+    from regelate.adapters.telemetry import ProcessTelemetry
     from regelate.core.policy import PlacementPolicy
     from regelate.ports import Clock
     from regelate.settings import Settings
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 Fields = Mapping[str, object]
 MAX_STORED_WARNINGS = 20
 """A job keeps so many of its last part's: a record in DynamoDB ends at 400 KB."""
+MAX_STORED_OPTIONS_BYTES = 64 * 1024
+"""As JSON. They are in the record twice, as given and in the token of the next part; base64 and escapes add to them."""
 
 
 class Parts(Protocol):
@@ -73,6 +76,8 @@ class Jobs:
     """Mixed into `wiring.Application`."""
 
     settings: Settings
+    if TYPE_CHECKING:
+        telemetry: ProcessTelemetry
 
     @cached_property
     def jobs(self) -> JobTools | None:
@@ -88,7 +93,13 @@ class Jobs:
 
             store = DynamoJobs(found.table or "", retention_seconds=found.retention_hours * 3600)
             queue = SqsQueue(found.queue_url or "")
-        return JobTools(store=store, queue=queue, lease_seconds=found.lease_seconds, max_attempts=found.max_attempts)
+        return JobTools(
+            store=store,
+            queue=queue,
+            telemetry=self.telemetry,
+            lease_seconds=found.lease_seconds,
+            max_attempts=found.max_attempts,
+        )
 
     @cached_property
     def embedded_jobs(self) -> SqliteJobs | None:
@@ -103,9 +114,13 @@ class Jobs:
     def submit_job(self: Parts, address: Address, part: RunPart, origin: Origin) -> JobRecord:
         """Store and announce a job for this part and those after it; return it, or the one that the table has.
 
-        Errors: Unsupported JOBS_DISABLED, Unavailable JOBS_UNAVAILABLE.
+        Errors: Unsupported JOBS_DISABLED, Unavailable JOBS_UNAVAILABLE, InvalidRequest PAYLOAD_TOO_LARGE.
         """
         tools = self._jobs_or_refuse()
+        options = json.dumps(dict(part.options))
+        if len(options) > MAX_STORED_OPTIONS_BYTES:
+            told = f"a job keeps {MAX_STORED_OPTIONS_BYTES} bytes of its request; send less, or compact without a job"
+            raise InvalidRequest("PAYLOAD_TOO_LARGE", told, status=413, max_bytes=MAX_STORED_OPTIONS_BYTES)
         now = tools.store.now_ms()
         return submit(
             tools,
@@ -116,7 +131,7 @@ class Jobs:
                 ident=address.ident,
                 table=address.table or "",
                 run_id=part.base_run_id,
-                options=json.dumps(dict(part.options)),
+                options=options,
                 origin=origin,
                 created_ms=now,
                 updated_ms=now,
@@ -184,6 +199,9 @@ class Jobs:
 
         later = run_part(tools, job_id, part, work, stopping=stopping)
         return later.seconds if isinstance(later, Later) else None
+
+    def give_up_job(self: Parts, job_id: str, part: int, why: str) -> None:
+        give_up(self._jobs_or_refuse(), job_id, part, why)
 
     def postpone_message(self: Parts, receipt: str, seconds: float) -> None:
         self._jobs_or_refuse().queue.postpone(receipt, seconds)

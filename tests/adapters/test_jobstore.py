@@ -234,13 +234,25 @@ def test_a_dynamodb_table_that_is_missing_is_a_fault_with_a_name(aws: Callable[[
     assert (caught.value.code, caught.value.retryable) == ("JOBS_UNAVAILABLE", True)
 
 
-def test_dynamodb_lets_its_ttl_remove_what_is_old(tmp_path: Path, aws: Callable[[str], Any]) -> None:
+def test_dynamodb_lets_its_ttl_remove_what_has_ended_and_nothing_that_is_alive(
+    tmp_path: Path, aws: Callable[[str], Any]
+) -> None:
     dynamodb, name = aws("dynamodb"), f"ttl-{abs(hash(tmp_path))}"
     jobs_table(dynamodb, name)
     store = DynamoJobs(name, retention_seconds=WEEK, client=dynamodb)
     record = store.add(job(store))
-    (item,) = [i for i in dynamodb.scan(TableName=name)["Items"] if i["pk"]["S"].startswith("job#")]
-    assert int(item["expires"]["N"]) == record.updated_ms // 1000 + int(WEEK)
+
+    def expires() -> object:
+        (item,) = [i for i in dynamodb.scan(TableName=name)["Items"] if i["pk"]["S"].startswith("job#")]
+        return item.get("expires")
+
+    assert expires() is None
+    running = record.started(1, record.updated_ms)
+    assert store.save(record, running)
+    assert expires() is None
+    ended = running.failed("{}", record.updated_ms + 5_000)
+    assert store.save(running, ended)
+    assert expires() == {"N": str(ended.updated_ms // 1000 + int(WEEK))}
 
 
 def test_a_message_that_is_sent_twice_arrives_once_and_a_table_has_one_at_a_time(aws: Callable[[str], Any]) -> None:

@@ -30,6 +30,7 @@ from regelate.core.measures import (
     Compacted,
     CompactionEnded,
     CompactionStarted,
+    JobGivenUp,
     Kind,
     Measurement,
     Metric,
@@ -101,6 +102,7 @@ occurrences: st.SearchStrategy[Occurrence] = st.one_of(
     st.builds(Queried, table=texts, seconds=st.floats(0, 100)),
     st.builds(Assessed, table=texts, small_files=counts),
     st.builds(SweepEnded, faults=counts),
+    st.builds(JobGivenUp, table=texts, code=texts),
 )
 
 
@@ -157,6 +159,10 @@ def test_queries_and_looks_are_measured() -> None:
 
 def test_a_sweep_is_counted_and_so_is_what_it_could_not_do() -> None:
     assert told(SweepEnded(faults=2)) == {SWEEPS: [1], SWEEP_ERRORS: [2]}
+
+
+def test_a_job_that_is_given_up_is_one_more_failure_and_ends_no_compaction_of_this_process() -> None:
+    assert told(JobGivenUp(table="t", code="WORKER_LOST")) == {COMPACTIONS_FAILED: [1]}
 
 
 @given(st.lists(st.none() | texts, max_size=20))

@@ -353,8 +353,8 @@ def test_jobs_wait_in_a_fifo_queue_whose_failures_are_kept_and_alarmed_on() -> N
     queue, letters = RESOURCES["JobsQueue"]["Properties"], RESOURCES["JobsDeadLetters"]["Properties"]
     assert (queue["FifoQueue"], letters["FifoQueue"]) == (True, True)
     assert queue["RedrivePolicy"]["deadLetterTargetArn"] == {"Fn::GetAtt": ["JobsDeadLetters", "Arn"]}
-    attempts = load_settings({**ENVIRON, "REGELATE_ENVIRONMENT": "production"}).jobs.max_attempts
-    assert queue["RedrivePolicy"]["maxReceiveCount"] > 2 * attempts
+    deliveries = load_settings({**ENVIRON, "REGELATE_ENVIRONMENT": "production"}).jobs.max_deliveries
+    assert queue["RedrivePolicy"]["maxReceiveCount"] == deliveries
     assert queue["VisibilityTimeout"] > RESOURCES["WorkerFunction"]["Properties"]["Timeout"]
     watched = {name for alarm in of_type("AWS::CloudWatch::Alarm").values() for name in names_in(alarm["Dimensions"])}
     assert {"JobsQueue", "JobsDeadLetters"} <= watched

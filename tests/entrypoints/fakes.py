@@ -265,6 +265,9 @@ class FakeService:
         self._called("run_job", None, job_id=job_id, part=part, **arguments)
         return self.job_comes_again_after
 
+    def give_up_job(self, job_id: str, part: int, why: str) -> None:
+        self._called("give_up_job", None, job_id=job_id, part=part, why=why)
+
     def postpone_message(self, receipt: str, seconds: float) -> None:
         self._called("postpone_message", None, receipt=receipt, seconds=seconds)
 

@@ -12,7 +12,7 @@ import pytest
 
 from regelate.adapters.jobstore.record_json import to_json
 from regelate.core.job import JobRecord, JobState
-from regelate.errors import Unavailable
+from regelate.errors import DataUnavailable, Unavailable
 from regelate.operations.jobs import PartDone, cancel, changed, run_part, submit
 from regelate.operations.pacing import Watcher
 from tests.faults.jobs import PARTITIONS, JobStack
@@ -272,6 +272,118 @@ def test_row_40_one_event_submits_one_job_also_when_it_comes_after_the_end(stack
     assert len(stack.replaced()) == 1
 
 
+def test_row_40_a_key_whose_job_failed_is_served_anew_and_what_had_landed_lands_once(stack: JobStack) -> None:
+    job_id = stack.submit(idempotency_key="night")
+    stack.application.run_job(job_id, 1, seconds_left=BUDGET)
+    stack.application.before_wave = _fail
+    stack.work()
+    assert stack.job(job_id)["state"] == "FAILED"
+    stack.application.before_wave = lambda: None
+    status, answer = stack.post(request("COMPACT", "t", idempotency_key="night", **{"async": True}))
+    assert (status, answer["job_id"], answer["job_state"]) == (202, f"{job_id}-2", "QUEUED")
+    stack.work()
+    assert stack.job(f"{job_id}-2")["state"] == "SUCCEEDED"
+    assert stack.replaced() == ["compact:night", "compact:night:part-2"]
+    assert stack.submit(idempotency_key="night") == f"{job_id}-2", "once it has succeeded, the key is used up"
+    assert stack.job(job_id)["state"] == "FAILED"
+    stack.assert_rows_kept()
+
+
+def _fail() -> None:
+    raise DataUnavailable("DATA_FILE_MISSING", "not there")
+
+
+def test_the_answer_to_a_key_that_is_used_up_says_how_its_job_ended(stack: JobStack) -> None:
+    fields: dict[str, Any] = {"idempotency_key": "k", "async": True}
+    assert stack.post(request("COMPACT", "t", **fields))[1]["job_state"] == "QUEUED"
+    stack.work()
+    assert stack.post(request("COMPACT", "t", **fields))[1]["job_state"] == "SUCCEEDED"
+    cancelled = stack.submit(idempotency_key="other")
+    stack.ok("JOB_CANCEL", job_id=cancelled)
+    answer = stack.post(request("COMPACT", "t", **{**fields, "idempotency_key": "other"}))[1]
+    assert (answer["job_id"], answer["job_state"]) == (cancelled, "CANCELLED")
+    assert stack.work() == 0
+
+
+def test_a_request_that_no_record_can_hold_is_refused_before_a_job_is_made_of_it(stack: JobStack) -> None:
+    wide = [{"p": f"{number:06}" * 100} for number in range(110)]
+    body = request("COMPACT", "t", partition_filter=wide, **{"async": True})
+    assert stack.refused(413, "PAYLOAD_TOO_LARGE", ["65536 bytes"], body)["retryable"] is False
+    assert stack.application.recent_jobs(10) == ()
+    narrow = {"partition_filter": wide[:100], "async": True}
+    assert stack.post(request("COMPACT", "t", **narrow))[0] == 202
+
+
+def test_a_store_that_does_not_take_the_progress_for_once_spoils_no_group(
+    stack: JobStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = stack.submit()
+    tools = stack.application.jobs
+    assert tools is not None
+    save, told = tools.store.save, 0
+
+    def failing(before: JobRecord, after: JobRecord) -> bool:
+        nonlocal told
+        if after.state is JobState.RUNNING and after.groups_done >= 2:
+            told += 1
+            raise Unavailable("JOBS_UNAVAILABLE", "not now")
+        return save(before, after)
+
+    monkeypatch.setattr(tools.store, "save", failing)
+    assert stack.work() == 1
+    assert told == PARTITIONS - 1
+    found = stack.job(job_id)
+    assert (found["state"], found["totals"]["files_compacted"]) == ("SUCCEEDED", 24)
+    stack.assert_rows_kept()
+
+
+def test_a_worker_that_lost_its_lease_stops_though_the_store_does_not_take_its_progress(
+    stack: JobStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = stack.submit()
+    tools = stack.application.jobs
+    assert tools is not None
+
+    def taken_over(number: int) -> None:
+        changed(tools.store, job_id, lambda record: record.started(record.fence + 1, record.updated_ms))
+
+    stack.application.after_group = taken_over
+    assert stack.application.run_job(job_id, 1) == 60.0
+    assert (stack.application.rewritten, stack.replaced()) == (1, [])
+
+
+def failures(stack: JobStack) -> dict[str, float]:
+    lines = stack.application.metrics_text().splitlines()
+    found = [line.partition('code="')[2].split('"} ') for line in lines if "compactions_failed_total{" in line]
+    return {code: float(value) for code, value in found}
+
+
+def test_a_job_that_is_given_up_is_one_failed_compaction_however_often_its_message_comes(stack: JobStack) -> None:
+    job_id = stack.submit()
+    stack.application.metrics_text()
+    stack.application.give_up_job(job_id, 1, "delivered 20 times")
+    told = stack.job(job_id)
+    assert (told["state"], told["error"]["code"], told["error"]["message"]) == (
+        "FAILED",
+        "JOB_UNSERVED",
+        "delivered 20 times",
+    )
+    stack.application.give_up_job(job_id, 1, "delivered 21 times")
+    stack.application.give_up_job("job-0", 1, "of no job")
+    assert stack.application.run_job(job_id, 1) is None
+    assert failures(stack) == {"JOB_UNSERVED": 1.0}
+    assert stack.submit() != job_id, "the table is free for another one"
+
+
+def test_a_job_that_a_worker_is_at_is_not_given_up(stack: JobStack) -> None:
+    job_id = stack.submit()
+    stack.application.after_group = lambda number: stack.application.give_up_job(job_id, 1, "by a second message")
+    stack.application.run_job(job_id, 1, seconds_left=BUDGET)
+    stack.application.give_up_job(job_id, 1, "by the message of a part that is done")
+    stack.work()
+    assert stack.job(job_id)["state"] == "SUCCEEDED"
+
+
 def test_row_58_a_worker_that_died_after_its_commit_is_followed_by_one_that_finds_it(stack: JobStack) -> None:
     """It died before it could say what it had done: the part has landed, the record knows nothing of it."""
     job_id = stack.submit()
@@ -299,9 +411,12 @@ def test_row_58_a_job_that_kills_every_worker_is_given_up_with_its_name(stack: J
     _put_back(stack, job_id, record)
     for _ in range(3):
         store.release(store.acquire(record.lock, "dead", 60))
+    stack.application.metrics_text()
     assert stack.work() == 1
     told = stack.job(job_id)
     assert (told["state"], told["error"]["code"]) == ("FAILED", "WORKER_LOST")
+    assert stack.application.run_job(job_id, 1) is None
+    assert failures(stack) == {"WORKER_LOST": 1.0}
     assert stack.ok("COMPACT", "t")["status"] == "COMPLETED"
 
 

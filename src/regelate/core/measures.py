@@ -73,7 +73,7 @@ COMPACTIONS_FAILED = Metric(
     name="compactions_failed",
     kind=Kind.COUNTER,
     label="code",
-    help="COMPACTs that ended with an error which is not the request's, by its code.",
+    help="Tries of COMPACTs that ended with an error which is not the request's, by its code, and jobs given up.",
 )
 COMPACTION_DURATION = Metric(
     name="compaction_duration",
@@ -167,6 +167,14 @@ class CompactionEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobGivenUp:
+    """A job ends with an error that no try of it has told: its workers died without a word, or it never came to one."""
+
+    table: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
     """A COMPACT has landed. `output_bytes`: the size of each data file that it made."""
 
@@ -215,7 +223,7 @@ class SweepEnded:
     faults: int
 
 
-Occurrence = CompactionStarted | CompactionEnded | Compacted | Wrote | Queried | Assessed | SweepEnded
+Occurrence = CompactionStarted | CompactionEnded | JobGivenUp | Compacted | Wrote | Queried | Assessed | SweepEnded
 
 
 def measurements(occurrence: Occurrence) -> tuple[Measurement, ...]:
@@ -226,6 +234,8 @@ def measurements(occurrence: Occurrence) -> tuple[Measurement, ...]:
         case CompactionEnded(failed_with=code):
             failed = () if code is None else (Measurement(metric=COMPACTIONS_FAILED, value=1, label_value=code),)
             return (Measurement(metric=ACTIVE_COMPACTIONS, value=-1), *failed)
+        case JobGivenUp(code=code):
+            return (Measurement(metric=COMPACTIONS_FAILED, value=1, label_value=code),)
         case Compacted():
             return _of_compaction(occurrence)
         case Wrote(small_files=None):

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from regelate.entrypoints.response_base import Answer, ErrorDetail, Shape
 
+JobStateName = Literal["QUEUED", "RUNNING", "CANCELLING", "SUCCEEDED", "FAILED", "CANCELLED"]
+
 
 class JobProgress(Shape):
     """File groups rewritten, by all parts so far, and those that are known of."""
@@ -31,7 +33,7 @@ class JobAnswer(Answer):
     """
 
     job_id: str
-    state: Literal["QUEUED", "RUNNING", "CANCELLING", "SUCCEEDED", "FAILED", "CANCELLED"]
+    state: JobStateName
     operation: Literal["COMPACT"]
     table: str
     catalog: str

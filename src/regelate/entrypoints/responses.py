@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from regelate.entrypoints.job_responses import JobAnswer, SweepAnswer
+from regelate.entrypoints.job_responses import JobAnswer, JobStateName, SweepAnswer
 from regelate.entrypoints.log import redacted, safe
 from regelate.entrypoints.requests import Step
 from regelate.entrypoints.response_base import Answer, ErrorDetail, Shape
@@ -149,7 +149,8 @@ class CompactAnswer(Answer):
     """A dry run answers PLANNED with its `plan`. `stats` is null where nothing was rewritten.
 
     `snapshot_id` is null where nothing was committed; ALREADY_DONE names the snapshot of the first time. DELEGATED,
-    with status 202, names the job that does it. A `resume_token` takes up the groups that time left over.
+    with status 202, names the job that does it, or has done it under this key. A `resume_token` takes up the groups
+    that time left over.
     """
 
     compacted: bool
@@ -159,6 +160,7 @@ class CompactAnswer(Answer):
     stats: CompactionStatsAnswer | None = None
     plan: dict[str, Any] | None = None
     job_id: str | None = None
+    job_state: JobStateName | None = None
     resume_token: str | None = None
     warnings: list[str]
 

@@ -74,6 +74,7 @@ def delegated(job: JobRecord, reason: str) -> Fields:
         "snapshot_id": None,
         "stats": None,
         "job_id": job.job_id,
+        "job_state": job.state.value,
         "warnings": [],
     }
 

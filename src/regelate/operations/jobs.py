@@ -9,12 +9,16 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import count
 
 from regelate.core.job import MAX_PARTS, NOTHING_DONE, JobRecord, JobState, JobTotals, retry_seconds
-from regelate.errors import Conflict, NotFound, RegelateError
+from regelate.core.measures import JobGivenUp
+from regelate.errors import Conflict, NotFound, RegelateError, Unavailable
 from regelate.operations.leasing import Held, kept
 from regelate.operations.pacing import Stop, Watcher
+from regelate.ports import Telemetry
 from regelate.ports_jobs import JobQueue, JobStore
 
 MAX_CHANGES = 50
@@ -29,6 +33,7 @@ class JobTools:
 
     store: JobStore
     queue: JobQueue
+    telemetry: Telemetry
     lease_seconds: float
     max_attempts: int
 
@@ -57,11 +62,22 @@ def submit(tools: JobTools, record: JobRecord) -> JobRecord:
     """Store and announce a job; return it, or the one that its table has already.
 
     One that nobody is at is announced again: whoever submitted it may have died before it could, and a message may be
-    lost that died with its worker too often. The queue, or the record, knows one that comes twice.
+    lost that died with its worker too often. The queue, or the record, knows one that comes twice. A job that FAILED is
+    submitted anew under the next name, with its run id: what had landed of it is found, and lands once.
     """
-    held = tools.store.add(record)
+    held = tools.store.add(replace(record, job_id=_free_name(tools.store, record.job_id)))
     _announce(tools, held)
     return held
+
+
+def _free_name(store: JobStore, job_id: str) -> str:
+    """Return the first of `job-x`, `job-x-2`, `job-x-3` and so on that is not the name of a job that failed."""
+    for number in count(1):
+        name = job_id if number == 1 else f"{job_id}-{number}"
+        known = store.get(name)
+        if known is None or known.state is not JobState.FAILED:
+            return name
+    raise AssertionError("there is always a next number")
 
 
 def _announce(tools: JobTools, record: JobRecord) -> None:
@@ -119,6 +135,25 @@ def cancel(tools: JobTools, job_id: str) -> JobRecord:
     return record
 
 
+def give_up(tools: JobTools, job_id: str, part: int, why: str) -> None:
+    """End a job of whose present part no worker will hear any more.
+
+    One that a worker is at is left to it, and one that has come to another part has a message for that.
+    """
+
+    error = RegelateError("JOB_UNSERVED", why)
+
+    def ended(record: JobRecord) -> JobRecord:
+        left = record.state.is_final or record.part != part or worked_on(tools, record)
+        return record if left else record.failed(_text(error), tools.store.now_ms())
+
+    if tools.store.get(job_id) is None:
+        return
+    record = changed(tools.store, job_id, ended)
+    if record.error == _text(error):
+        tools.telemetry.tell(JobGivenUp(table=record.ident, code=error.code))
+
+
 def run_part(
     tools: JobTools, job_id: str, part: int, work: Work, *, stopping: Callable[[], bool] = lambda: False
 ) -> Later | None:
@@ -152,9 +187,12 @@ class _Part:
         self._job_id = job_id
         self._held = held
         self._stopping = stopping
+        self._given_up: RegelateError | None = None
 
     def run(self, work: Work) -> Later | None:
         record = changed(self._tools.store, self._job_id, self._started)
+        if self._given_up is not None:
+            self._tools.telemetry.tell(JobGivenUp(table=record.ident, code=self._given_up.code))
         if record.state is not JobState.RUNNING:
             return None
         try:
@@ -172,25 +210,32 @@ class _Part:
         return None
 
     def passed(self, done: int, total: int) -> Stop | None:
+        """Store how far the part is. That is information: a store that does not answer for once stops nobody."""
         self._held.check()
-        record = self._change(lambda r: r.progressed(done, total, self._now()))
-        if record.state is JobState.CANCELLING:
-            return Stop.CANCELLED
+        with suppress(Unavailable):
+            record = self._change(lambda r: r.progressed(done, total, self._now()))
+            if record.state is JobState.CANCELLING:
+                return Stop.CANCELLED
         return Stop.STOPPING if self._stopping() else None
 
     def _started(self, record: JobRecord) -> JobRecord:
         """Begin, or end at once what was cancelled, or has killed every worker that tried."""
+        self._given_up = None
         if record.state.is_final:
             return record
         if record.state is JobState.CANCELLING:
             return record.cancelled(self._now())
         if record.attempts >= self._tools.max_attempts:
             message = f"{record.attempts} workers died over part {record.part}: memory or time did not suffice"
-            return record.failed(_text(RegelateError("WORKER_LOST", message)), self._now())
+            return self._lost(record, RegelateError("WORKER_LOST", message))
         if record.part > MAX_PARTS:
             message = f"not at its end after {MAX_PARTS} parts: files come faster than they are merged"
-            return record.failed(_text(RegelateError("TOO_MANY_PARTS", message)), self._now())
+            return self._lost(record, RegelateError("TOO_MANY_PARTS", message))
         return record.started(self._held.lease.fence, self._now())
+
+    def _lost(self, record: JobRecord, error: RegelateError) -> JobRecord:
+        self._given_up = error
+        return record.failed(_text(error), self._now())
 
     def _ended(self, record: JobRecord, done: PartDone) -> JobRecord:
         now = self._now()

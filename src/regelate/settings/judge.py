@@ -17,6 +17,8 @@ from regelate.settings.models import ANY_TENANT, Configuration
 Fault = tuple[str, str]
 """Key path in the merged document, and the rule that its value breaks; never the value, it may be a secret."""
 _UNKNOWN_KEY = "extra_forbidden"
+DELIVERIES_PER_ATTEMPT = 3
+"""Of a job's message: one that runs the part, one that meets the lease of a worker that died, one that is early."""
 SESSION_MARGIN_SECONDS = 60
 """A session outlives the longest run of a process by so much: the clocks of two machines differ."""
 
@@ -100,6 +102,10 @@ def clashes(found: Configuration, environment: str) -> Iterator[Fault]:
         yield "iceberg.compaction.auto", "async needs jobs: set jobs.store"
     for key in found.jobs.missing():
         yield f"jobs.{key}", f"missing; jobs.store {found.jobs.store} needs it"
+    attempts, deliveries = found.jobs.max_attempts, found.jobs.max_deliveries
+    if found.jobs.store == "dynamodb" and DELIVERIES_PER_ATTEMPT * attempts > deliveries:
+        most = deliveries // DELIVERIES_PER_ATTEMPT
+        yield "jobs.max_attempts", f"({attempts}) must be at most {most}: jobs.max_deliveries is {deliveries}"
     if found.auth == "none" and environment != "development":
         yield "auth", "none lets every caller be every tenant; it exists in development only"
     yield from _catalog_clashes(found)

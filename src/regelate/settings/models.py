@@ -173,6 +173,7 @@ class JobSettings(Section):
     queue_url: str | None = None
     workers: Annotated[int, Field(ge=0, le=16)] = 1
     max_attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    max_deliveries: Annotated[int, Field(ge=1, le=1_000)] = 20
     lease_seconds: Annotated[float, Field(ge=5, le=900)] = 60.0
     seconds_between_looks: Annotated[float, Field(ge=0, le=300)] = 5.0
     retention_hours: Annotated[float, Field(gt=0, le=8_760)] = 168.0

@@ -2,7 +2,7 @@
 
 | pk | holds |
 | --- | --- |
-| `job#<id>` | one job: `body` (its JSON), `version`, and `expires`, the table's TTL attribute |
+| `job#<id>` | one job: `body` (its JSON), `version`, and, once it has ended, `expires`, the table's TTL attribute |
 | `table#<catalog>/<ident>` | `job_id` of the table's live job, and its lease: `holder`, `fence`, `until_ms` |
 
 DynamoDB compares nothing with a clock of its own, and the clocks of workers differ. So its time is taken from the
@@ -140,12 +140,13 @@ class DynamoJobs:
         return found.get("Item", {}), int(parsedate_to_datetime(date).timestamp() * 1000)
 
     def _put(self, record: JobRecord, condition: str, values: Item | None = None) -> bool:
-        expires = record.updated_ms // 1000 + int(self._retention_seconds)
+        """Store a record. Only one that has ended expires: a live one is somebody's to bring to its end."""
+        expires = str(record.updated_ms // 1000 + int(self._retention_seconds))
         item = {
             **_key(_job_key(record.job_id)),
             "body": {"S": to_json(record)},
             "version": {"N": str(record.version)},
-            "expires": {"N": str(expires)},
+            **({"expires": {"N": expires}} if record.state.is_final else {}),
         }
         more = {} if values is None else {"ExpressionAttributeValues": values}
         with faults(_TOLD):

@@ -33,6 +33,10 @@ def submitted(args: argparse.Namespace, answer: Answer) -> int:
     if args.json:
         screen.put_json(answer)
     else:
+        told = {"SUCCEEDED": "Done already, by", "CANCELLED": "Cancelled, as"}.get(answer["job_state"])
+        if told is not None:
+            screen.say(f"{told} {answer['job_id']}: another --idempotency-key compacts again.")
+            return exit_code(answer)
         at_it = answer["reason"] == "JOB_RUNNING"
         screen.say(f"{'A job is at it already' if at_it else 'Submitted'}: {answer['job_id']}")
         screen.say("`regelate serve` works it off if it is running, `regelate jobs run` does it here.", style="dim")
