@@ -26,6 +26,7 @@ from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
 from tests.iceberg_tables import live_delete_files
 from tests.lake import Lake
+from tests.spark.deletes import delete_by_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,27 +45,6 @@ def rows_of(spark: SparkSession, name: TableName, at: str = "") -> Counter[str]:
 def compact_by_service(lake: Lake, name: TableName, **request: Any) -> dict[str, Any]:
     asked = {"force": True, "expire_snapshots": False, **request}
     return lake.compact(".".join((*name.namespace, name.table)), **asked)
-
-
-def delete_by_key(spark: SparkSession, name: TableName, ids: tuple[int, ...]) -> None:
-    """Commit an equality delete of ids with Iceberg's own writer, which Spark SQL cannot do; the table has one
-    partition."""
-    jvm: Any = spark._jvm
-    iceberg, table = jvm.org.apache.iceberg, SparkTable(spark, name).java
-    keys = spark.sparkContext._gateway.new_array(jvm.int, 1)  # type: ignore[union-attr]
-    keys[0] = 1
-    only = jvm.java.util.ArrayList()
-    only.add("id")
-    schema, form = table.schema().select(only), iceberg.FileFormat.PARQUET
-    factory = iceberg.data.GenericAppenderFactory(schema, table.spec(), keys, schema, None)
-    files = iceberg.io.OutputFileFactory.builderFor(table, 1, 1).format(form).build()
-    writer = factory.newEqDeleteWriter(files.newOutputFile(), form, None)
-    for number in ids:
-        record = iceberg.data.GenericRecord.create(schema)
-        record.setField("id", number)
-        writer.write(record)
-    writer.close()
-    table.newRowDelta().addDeletes(writer.toDeleteFile()).commit()
 
 
 @pytest.mark.parametrize("granularity", ["file", "partition"])
@@ -102,7 +82,7 @@ def test_the_service_applies_equality_deletes_of_the_reference_writer(
         spark.sql(
             f"INSERT INTO {name.sql} SELECT /*+ COALESCE(1) */ CAST(id AS int), 'w' FROM range({start}, {start + 10})"
         )
-    delete_by_key(spark, name, (1, 11))
+    delete_by_key(spark, str(name), (1, 11))
     spark.sql(f"INSERT INTO {name.sql} VALUES (1, 'again')")
     before = rows_of(spark, name)
     assert sum(before.values()) == 19

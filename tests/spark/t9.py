@@ -1,16 +1,14 @@
 """Trap T9 side by side: one interleaving, committed by Iceberg's own RewriteFiles and by COMPACT.
 
 `python -m tests.spark.t9`. Plan, equality delete by another client, append by another client, commit. The delete is
-written by Iceberg's own writer, the rows before and after are counted by Spark. Needs Java 17 and pyspark 3.5
-(requirements/spark.txt); the Iceberg runtime comes from Maven Central.
+written by Iceberg's own writer, the rows before and after are counted by Spark.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +16,11 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from regelate.pipeline.session import ICEBERG_VERSION, Launch, embedded_lake, open_session
 from regelate.settings import load_settings
 from tests.lake import HookedApplication, address
+from tests.spark.deletes import delete_by_key, java_table
 
-ICEBERG = "1.10.1"
-PACKAGES = f"org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:{ICEBERG},org.xerial:sqlite-jdbc:3.50.3.0"
 CACHE = Path(__file__).parents[2] / ".servers" / "ivy"
 FILES, ROWS_PER_FILE, DELETED = 3, 10, (1, 11, 21)
 LATE = (900, 901)
@@ -46,42 +44,12 @@ class Answer:
         return "right" if self.rows == RIGHT else f"**wrong: {self.rows} rows**"
 
 
-@contextmanager
-def spark_over(folder: Path) -> Iterator[SparkSession]:
-    """Start local Spark over the embedded catalog of a folder; one process, one session."""
-    prefix = "spark.sql.catalog.local"
-    settings = {
-        "spark.jars.packages": PACKAGES,
-        "spark.jars.ivy": str(CACHE),
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        prefix: "org.apache.iceberg.spark.SparkCatalog",
-        f"{prefix}.type": "jdbc",
-        f"{prefix}.uri": f"jdbc:sqlite:{folder}/catalog.db",
-        f"{prefix}.jdbc.schema-version": "V1",
-        f"{prefix}.warehouse": (folder / "warehouse").as_uri(),
-        f"{prefix}.cache-enabled": "false",
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-    }
-    builder = SparkSession.builder.master("local[2]").appName("t9")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
 class Stage:
     """One table of three files, and the two clients that act between plan and commit."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self.spark = spark
-        self.name = f"local.db.{name}"
+        self.name = f"local.t9.{name}"
         self.jvm: Any = spark._jvm  # type: ignore[attr-defined]
         spark.sql(f"CREATE TABLE {self.name} (id INT) USING iceberg TBLPROPERTIES ('format-version'='2')")
         for number in range(FILES):
@@ -90,27 +58,10 @@ class Stage:
             rows.writeTo(self.name).append()
 
     def table(self) -> Any:
-        return self.jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-            self.spark._jsparkSession,  # type: ignore[attr-defined]
-            self.name,
-        )
+        return java_table(self.spark, self.name)
 
     def delete_by_key(self) -> None:
-        """Commit an equality delete of three ids with Iceberg's own writer, which Spark SQL cannot do."""
-        iceberg, table = self.jvm.org.apache.iceberg, self.table()
-        form = iceberg.FileFormat.PARQUET
-        keys = self.spark.sparkContext._gateway.new_array(self.jvm.int, 1)  # type: ignore[union-attr]
-        keys[0] = 1
-        schema = table.schema()
-        factory = iceberg.data.GenericAppenderFactory(schema, table.spec(), keys, schema, None)
-        files = iceberg.io.OutputFileFactory.builderFor(table, 1, 1).format(form).build()
-        writer = factory.newEqDeleteWriter(files.newOutputFile(), form, None)
-        for number in DELETED:
-            record = iceberg.data.GenericRecord.create(schema)
-            record.setField("id", number)
-            writer.write(record)
-        writer.close()
-        table.newRowDelta().addDeletes(writer.toDeleteFile()).commit()
+        delete_by_key(self.spark, self.name, DELETED)
 
     def append(self) -> None:
         self.spark.createDataFrame([(number,) for number in LATE], "id int").writeTo(self.name).append()
@@ -155,7 +106,7 @@ def by_iceberg(stage: Stage, *, starting_sequence_number: bool) -> Answer:
     except Py4JJavaError as error:
         answer = f"refused: {error.java_exception.getMessage().split(': ')[0].split(' for ')[0]}"
     flag = str(starting_sequence_number).lower()
-    return stage.judged(f"Iceberg {ICEBERG} RewriteFiles, `use-starting-sequence-number={flag}`", answer)
+    return stage.judged(f"Iceberg {ICEBERG_VERSION} RewriteFiles, `use-starting-sequence-number={flag}`", answer)
 
 
 def by_us(stage: Stage, folder: Path) -> Answer:
@@ -173,17 +124,14 @@ def _each(iterable: Any) -> Iterator[Any]:
         yield iterator.next()
 
 
-def side_by_side(folder: Path) -> list[Answer]:
-    """Play the interleaving under each committer, each on a table of its own."""
-    (folder / "warehouse").mkdir(parents=True, exist_ok=True)
-    with spark_over(folder) as spark:
-        spark.sql("CREATE NAMESPACE local.db")
-        plays: list[Callable[[], Answer]] = [
-            lambda: by_iceberg(Stage(spark, "iceberg_true"), starting_sequence_number=True),
-            lambda: by_iceberg(Stage(spark, "iceberg_false"), starting_sequence_number=False),
-            lambda: by_us(Stage(spark, "ours"), folder),
-        ]
-        return [play() for play in plays]
+def side_by_side(spark: SparkSession, folder: Path) -> list[Answer]:
+    """Play the interleaving under each committer, each on a table of its own. `folder`: of the session's lake."""
+    spark.sql("CREATE NAMESPACE local.t9")
+    return [
+        by_iceberg(Stage(spark, "iceberg_true"), starting_sequence_number=True),
+        by_iceberg(Stage(spark, "iceberg_false"), starting_sequence_number=False),
+        by_us(Stage(spark, "ours"), folder),
+    ]
 
 
 def table_of(answers: list[Answer]) -> str:
@@ -195,8 +143,18 @@ def table_of(answers: list[Answer]) -> str:
     return "\n".join(lines)
 
 
-if __name__ == "__main__":
+def main() -> int:
     with tempfile.TemporaryDirectory(prefix="regelate-") as made:
-        found = side_by_side(Path(made))
+        folder = Path(made)
+        launch = Launch(driver_memory="1g", conf={"spark.jars.ivy": str(CACHE), "spark.sql.shuffle.partitions": "2"})
+        spark = open_session(embedded_lake(folder), launch, app_name="t9")
+        try:
+            found = side_by_side(spark, folder)
+        finally:
+            spark.stop()
     sys.stdout.write(table_of(found) + "\n")
-    sys.exit(int(found[-1].verdict != "right"))
+    return int(found[-1].verdict != "right")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
