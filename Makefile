@@ -63,7 +63,7 @@ test: install ## run the tests, all but the slow ones and those on Spark
 test-concurrency: install ## up to 20 processes on SQLite and on Iceberg's REST catalog (needs a JDK and mvn)
 	$(BIN)/python -m tests.concurrency
 
-test-catalogs: install ## run the tests on real catalog servers: Iceberg's REST catalog and Nessie (a JDK and mvn)
+test-catalogs: setup-spark ## both engines on real servers: Iceberg's REST catalog, Nessie (a JDK and mvn), Glue by moto
 	$(BIN)/python -m pytest tests/catalogs -m catalogs $(PYTEST_ARGS)
 
 test-spark: setup-spark ## run the tests on Spark, in one session (a Java comes with setup-spark)

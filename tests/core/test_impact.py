@@ -100,6 +100,14 @@ values = st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.fl
 rows_of = st.lists(st.tuples(st.integers(0, 3), values), max_size=8)
 
 
+def test_rows_are_not_judged_where_commits_of_others_cannot_be_told_from_the_jobs() -> None:
+    other = Fingerprint(rows=11, hash_sum="43")
+    hidden = replace(WELL, foreign_commits=1, between=True)
+    assert verdicts(hidden)[CheckName.ROWS] is Verdict.PASSED
+    assert verdicts(replace(hidden, pairs=((ROWS, other),)))[CheckName.ROWS] is Verdict.NOT_APPLICABLE
+    assert verdicts(replace(WELL, pairs=((ROWS, other),)))[CheckName.ROWS] is Verdict.FAILED
+
+
 @given(rows_of, st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(rows: list[tuple[object, ...]], random: object) -> None:
     shuffled = list(rows)

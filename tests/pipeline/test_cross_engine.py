@@ -26,7 +26,7 @@ from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
 from tests.iceberg_tables import live_delete_files
 from tests.lake import Lake
-from tests.spark.deletes import delete_by_key
+from tests.spark.iceberg import delete_by_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -60,6 +60,8 @@ def test_jars_are_fetched_only_where_this_process_starts_spark() -> None:
         "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.12.0",
         "org.apache.iceberg:iceberg-aws-bundle:1.12.0",
     ]
+    nessie = Lake(kind=CatalogKind.NESSIE, uri="http://h/iceberg")
+    assert "iceberg-aws-bundle" in spark_conf(nessie, Launch())["spark.jars.packages"], "its server names S3FileIO"
     assert "spark.jars.packages" not in spark_conf(lake, Launch(target=Target.CLUSTER))
     emr = spark_conf(lake, Launch(target=Target.EMR))
     assert emr["spark.jars"] == "/usr/share/aws/iceberg/lib/iceberg-spark3-runtime.jar"

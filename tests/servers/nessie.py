@@ -5,9 +5,12 @@ Needs mvn. What is downloaded lands in `.servers` of the repository, nowhere els
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,8 +40,17 @@ def java() -> Path:
     return found
 
 
+def make_branch(uri: str, name: str) -> None:
+    """Make a branch from main, by Nessie's own API. `uri`: of the Iceberg REST catalog."""
+    api = f"{uri.removesuffix('/iceberg')}/api/v2/trees"
+    with urllib.request.urlopen(f"{api}/main") as answer:
+        main = json.load(answer)["reference"]
+    body, headers = json.dumps(main).encode(), {"Content-Type": "application/json"}
+    urllib.request.urlopen(urllib.request.Request(f"{api}?name={name}&type=BRANCH", body, headers)).close()
+
+
 @contextmanager
-def nessie(folder: Path, s3_endpoint: str) -> Iterator[str]:
+def nessie(s3_endpoint: str) -> Iterator[str]:
     """Run a server whose tables lie in a bucket of this S3 and yield the URI of its Iceberg REST catalog."""
     client("s3", s3_endpoint).create_bucket(Bucket=BUCKET)
     s3 = "nessie.catalog.service.s3.default-options"
@@ -67,7 +79,9 @@ def nessie(folder: Path, s3_endpoint: str) -> Iterator[str]:
             port = next((found[1] for found in listening if found), None)
             if port is None:
                 raise RuntimeError("Nessie did not start")
+            # A server whose log nobody reads stops at a full pipe, in the midst of a request.
+            threading.Thread(target=server.stdout.read, daemon=True).start()
             yield f"http://127.0.0.1:{port}/iceberg"
         finally:
             server.terminate()
-            server.stdout.read()
+            server.wait()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from pyspark.sql import SparkSession
 from regelate.pipeline.session import ICEBERG_VERSION, Launch, embedded_lake, open_session
 from regelate.settings import load_settings
 from tests.lake import HookedApplication, address
-from tests.spark.deletes import delete_by_key, java_table
+from tests.spark.iceberg import delete_by_key, each, java_table
 
 CACHE = Path(__file__).parents[2] / ".servers" / "ivy"
 FILES, ROWS_PER_FILE, DELETED = 3, 10, (1, 11, 21)
@@ -88,12 +87,12 @@ def by_iceberg(stage: Stage, *, starting_sequence_number: bool) -> Answer:
     table = stage.table()
     base = table.currentSnapshot()
     old = stage.jvm.java.util.HashSet()
-    for task in _each(table.newScan().planFiles()):
+    for task in each(table.newScan().planFiles()):
         old.add(task.file())
     new = stage.jvm.java.util.HashSet()
     copy = Stage(stage.spark, stage.name.rpartition(".")[2] + "_copy")
     stage.spark.sql(f"SELECT id FROM {stage.name} ORDER BY id").coalesce(1).writeTo(copy.name).overwritePartitions()
-    for task in _each(copy.table().newScan().planFiles()):
+    for task in each(copy.table().newScan().planFiles()):
         new.add(task.file())
     stage.meanwhile()
     rewrite = table.newRewrite().validateFromSnapshot(base.snapshotId())
@@ -116,12 +115,6 @@ def by_us(stage: Stage, folder: Path) -> Answer:
     request = {"force": True, "expire_snapshots": False}
     answer = application.compact(address(ident), request, request_id="t9", idempotency_key=None)
     return stage.judged("regelate COMPACT", f"{answer['status']}")
-
-
-def _each(iterable: Any) -> Iterator[Any]:
-    iterator = iterable.iterator()
-    while iterator.hasNext():
-        yield iterator.next()
 
 
 def side_by_side(spark: SparkSession, folder: Path) -> list[Answer]:

@@ -110,7 +110,8 @@ class Observed:
     """All that the five checks look at. `pairs`: fingerprints before and after each stretch of the job's own commits.
 
     `fewer_files_planned`: the plan merges; `deletes_applied`: it dropped rows that had been deleted. `foreign_commits`:
-    what others committed meanwhile.
+    what others committed meanwhile; `between`: they lie between the two of a pair, as the catalog shows no snapshot but
+    the head, so what they changed cannot be told from what the job did.
     """
 
     files: tuple[FileMetrics, FileMetrics]
@@ -120,6 +121,7 @@ class Observed:
     fewer_files_planned: bool = False
     deletes_applied: bool = False
     foreign_commits: int = 0
+    between: bool = False
 
 
 def judge(observed: Observed) -> tuple[Check, ...]:
@@ -148,6 +150,8 @@ def _none(name: CheckName, why: str) -> Check:
 def _judge_rows(o: Observed) -> Check:
     if not o.committed:
         return _none(CheckName.ROWS, "nothing was committed")
+    if o.between and any(before != after for before, after in o.pairs):
+        return _none(CheckName.ROWS, f"{o.foreign_commits} commit(s) of others lie between, and no snapshot is shown")
     for before, after in o.pairs:
         if before.rows != after.rows:
             return _check(CheckName.ROWS, False, f"{before.rows:,} rows became {after.rows:,}")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from regelate.core.policy import MB
+from regelate.core.table import SnapshotEntry
 from regelate.errors import RegelateError
 from regelate.pipeline.faults import spark_faults
+from regelate.pipeline.metadata import shows_head_alone
 from regelate.pipeline.names import TableName, quoted
 from regelate.pipeline.result import DONE, Status
 from regelate.pipeline.sql import text
@@ -122,25 +124,16 @@ def ingest(
 ) -> IngestResult:
     """Write, and count what became of it from the snapshots that this Spark application added."""
     started_at_ms, began = round(clock() * 1000), time.monotonic()
-    before, known = table.snapshot_id, {entry.snapshot_id for entry in table.log}
+    before, known = table.head, {entry.snapshot_id for entry in table.log}
     work.write(table, terminal)
     table.refresh()
-    app = str(table.spark.sparkContext.applicationId)
-    added = [e.summary for e in table.log if e.snapshot_id not in known and e.summary.get("app-id") == app]
-
-    def total(name: str) -> int:
-        return sum(int(summary.get(name, "0")) for summary in added)
-
+    counts = _counts(table, before, known)
     written = Written(
         source=work.source,
         mode=work.mode,
         optimized_write=work.optimized_write,
-        commits=len(added),
-        rows=total("added-records"),
-        files=total("added-data-files"),
-        delete_files=total("added-delete-files"),
-        size_bytes=total("added-files-size"),
         seconds=round(time.monotonic() - began, 3),
+        **counts,
     )
     average = written.size_bytes / written.files if written.files else 0
     terminal.say(
@@ -151,10 +144,30 @@ def ingest(
         table=str(table.name),
         ingest=written,
         started_at_ms=started_at_ms,
-        snapshot_before=before,
+        snapshot_before=None if before is None else before.snapshot_id,
         snapshot_after=table.snapshot_id,
         versions=table.versions,
     )
+
+
+_COUNTED = {"rows": "records", "files": "data-files", "delete_files": "delete-files", "size_bytes": "files-size"}
+"""Counts of `Written`, by what snapshot summaries call them after `added-` and `total-`."""
+
+
+def _counts(table: SparkTable, before: SnapshotEntry | None, known: Collection[int]) -> dict[str, int]:
+    """Count what this Spark application added, commit by commit; by the totals of first and last, and so with what
+    others wrote meanwhile, where the catalog shows the head alone and commits between were never seen."""
+    head, first = table.head, 0 if before is None else before.sequence_number
+    if head is not None and shows_head_alone(table.log) and head.sequence_number > first + 1:
+        ends = ((1, head.summary), (-1, {} if before is None else before.summary))
+        return {"commits": head.sequence_number - first} | {
+            count: sum(sign * int(summary.get(f"total-{name}", "0")) for sign, summary in ends)
+            for count, name in _COUNTED.items()
+        }
+    added = [entry.summary for entry in table.own_commits(known)]
+    return {"commits": len(added)} | {
+        count: sum(int(summary.get(f"added-{name}", "0")) for summary in added) for count, name in _COUNTED.items()
+    }
 
 
 def append(table: SparkTable, batches: Iterator[DataFrame], terminal: Terminal) -> None:

@@ -5,7 +5,7 @@ So the service and Spark decide by one definition of a small file, whoever read 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,6 +171,20 @@ def file_metrics(
 def log_of(metadata: Mapping[str, Any]) -> tuple[SnapshotEntry, ...]:
     """Return the snapshots in the order of the metadata."""
     return tuple(_snapshot_entry(snapshot) for snapshot in metadata.get("snapshots", ()))
+
+
+def shows_head_alone(log: Sequence[SnapshotEntry]) -> bool:
+    """Say whether a log may be all that its catalog ever shows, as Nessie's is: one snapshot, without its parent.
+
+    A table's first snapshot looks the same. Trap T16: what is not there is no sign that nothing happened.
+    """
+    return len(log) == 1 and log[0].parent_id is None
+
+
+def history_of(known: Sequence[SnapshotEntry], log: Sequence[SnapshotEntry]) -> tuple[SnapshotEntry, ...]:
+    """Return a catalog's log; after what was seen of it before, where it shows the head alone."""
+    before = known if shows_head_alone(log) else ()
+    return (*(entry for entry in before if entry.snapshot_id != log[0].snapshot_id), *log)
 
 
 def refs_of(metadata: Mapping[str, Any]) -> tuple[SnapshotRef, ...]:

@@ -10,6 +10,7 @@ from regelate.core.impact import (
     LISTED_PARTITIONS,
     Check,
     FileMetrics,
+    Fingerprint,
     Observed,
     PartitionFiles,
     QueryRuns,
@@ -23,6 +24,7 @@ from regelate.core.table import MAIN_BRANCH
 from regelate.errors import InvalidRequest, InvariantViolated, RegelateError
 from regelate.pipeline.faults import spark_faults
 from regelate.pipeline.measure import Query, fingerprint
+from regelate.pipeline.metadata import shows_head_alone
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
 
@@ -99,9 +101,12 @@ class Prover:
         self._table = table
         self._proof = proof
         self._known = {entry.snapshot_id for entry in table.log}
-        self._base = table.snapshot_id
+        self._base = table.head
         self._query = None if proof.query is None else Query(table.spark, proof.query)
         self._before = table.file_metrics()
+        self._base_rows = None
+        if self._base is not None and shows_head_alone(table.log):
+            self._base_rows = fingerprint(table, self._base.snapshot_id)  # it may not be there to read later
         self._runs = None if self._query is None else self._query.measure(proof.query_runs)
 
     def judge(self, stats: CompactionStats | None, *, planned: tuple[int, int], target_bytes: int | None) -> Impact:
@@ -109,17 +114,18 @@ class Prover:
         table = self._table
         table.refresh()
         own = self._own()
-        stretches, foreign = own_stretches(table.log, self._base, table.snapshot_id, own)
+        pairs, foreign, between = self._compared(own)
         runs = None if self._query is None else self._query.measure(self._proof.query_runs)
         queries = None if self._runs is None or runs is None else (self._runs, runs)
         observed = Observed(
             files=(self._before, table.file_metrics()),
-            pairs=tuple((fingerprint(table, a), fingerprint(table, b)) for a, b in stretches),
+            pairs=pairs,
             queries=queries,
             committed=bool(own),
             fewer_files_planned=stats is not None and planned[1] < planned[0],
             deletes_applied=stats is not None and stats.delete_files_removed > 0,
             foreign_commits=foreign,
+            between=between,
         )
         return Impact(
             files=observed.files,
@@ -130,6 +136,20 @@ class Prover:
             foreign_commits=foreign,
         )
 
+    def _compared(self, own: frozenset[int]) -> tuple[tuple[tuple[Fingerprint, Fingerprint], ...], int, bool]:
+        """Return fingerprints before and after the job's own commits, how many commits others made, and whether those
+        lie between the two of a pair."""
+        table, base, head = self._table, self._base, self._table.head
+        if base is None or head is None or self._base_rows is None or base in table.log:
+            stretches, foreign = own_stretches(table.log, self._base_id, table.snapshot_id, own)
+            return tuple((fingerprint(table, a), fingerprint(table, b)) for a, b in stretches), foreign, False
+        foreign = max(0, head.sequence_number - base.sequence_number - len(own))
+        return ((self._base_rows, fingerprint(table, head.snapshot_id)),), foreign, foreign > 0
+
+    @property
+    def _base_id(self) -> int | None:
+        return None if self._base is None else self._base.snapshot_id
+
     def conclude(self, impact: Impact, terminal: Terminal) -> Impact:
         """Return the impact with the fault of a check that failed, and go back where that was asked for."""
         wrong = failed(impact.checks)
@@ -138,9 +158,9 @@ class Prover:
         said = "; ".join(f"{check.name}: {check.detail}" for check in wrong)
         error = InvariantViolated(
             "VALIDATION_FAILED",
-            f"the validation of {self._table.name} failed ({said}); the snapshot to go back to is {self._base}",
+            f"the validation of {self._table.name} failed ({said}); the snapshot to go back to is {self._base_id}",
             checks=[check.name.value for check in wrong],
-            snapshot_id=self._base,
+            snapshot_id=self._base_id,
         )
         impact = replace(impact, error=error)
         if not self._proof.rollback or not self._own():
@@ -149,14 +169,12 @@ class Prover:
             why = self._go_back(impact)
         except RegelateError as fault:
             why = str(fault)
-        gone = None if why else self._base
-        terminal.say(f"Not gone back: {why}." if why else f"Gone back to snapshot {self._base}.")
+        gone = None if why else self._base_id
+        terminal.say(f"Not gone back: {why}." if why else f"Gone back to snapshot {gone}.")
         return replace(impact, went_back_to=gone, left=why)
 
     def _own(self) -> frozenset[int]:
-        app = str(self._table.spark.sparkContext.applicationId)
-        new = (entry for entry in self._table.log if entry.snapshot_id not in self._known)
-        return frozenset(e.snapshot_id for e in new if e.operation == "replace" and e.summary.get("app-id") == app)
+        return frozenset(entry.snapshot_id for entry in self._table.own_commits(self._known, "replace"))
 
     def _go_back(self, impact: Impact) -> str:
         """Put the branch back, unless somebody has committed since: their rows would be lost. Return why not.
@@ -167,6 +185,8 @@ class Prover:
             return "the table had no snapshot before"
         if impact.foreign_commits:
             return f"{impact.foreign_commits} commit(s) of others would be lost"
+        if self._base not in self._table.log:
+            return "the catalog shows no snapshot but the head; on Nessie, assign the branch to the commit before"
         jvm: Any = self._table.spark._jvm
         with spark_faults(str(self._table.name)):
             operations = self._table.java.operations()
@@ -175,7 +195,7 @@ class Prover:
             if head is None or head.snapshotId() != self._table.snapshot_id:
                 return "others have committed since"
             builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
-            operations.commit(base, builder.setBranchSnapshot(self._base, MAIN_BRANCH).build())
+            operations.commit(base, builder.setBranchSnapshot(self._base.snapshot_id, MAIN_BRANCH).build())
         self._table.refresh()
         return ""
 

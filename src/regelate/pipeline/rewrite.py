@@ -127,6 +127,7 @@ def run_rewrite(table: SparkTable, planned: Planned, terminal: Terminal) -> Rewr
         terminal.say(f"Rewriting, call {number} of {len(planned.statements)} ...")
         try:
             answers += table.run(statement)
+            table.refresh()  # each commit is seen once, also where the next one will hide it
         except InvalidRequest:
             raise
         except RegelateError as fault:
@@ -139,8 +140,8 @@ def run_rewrite(table: SparkTable, planned: Planned, terminal: Terminal) -> Rewr
     alive: set[str] = set()
     paths = frozenset(path for group in planned.plan.groups for path in group.paths)
     after = table.snapshot(replace(planned.policy, where=None), watch=paths, seen=alive)
-    spark_app = str(table.spark.sparkContext.applicationId)
-    stats = stats_of(planned, after, answers, own_commits(planned.before, after, spark_app), alive, seconds)
+    commits = table.own_commits({s.snapshot_id for s in planned.before.snapshots}, "replace")
+    stats = stats_of(planned, after, answers, commits, alive, seconds)
     done = stopped is None and stats.dropped_groups == 0
     return Rewritten(
         step=Step(
@@ -154,16 +155,6 @@ def run_rewrite(table: SparkTable, planned: Planned, terminal: Terminal) -> Rewr
         stats=stats,
         stopped=stopped,
         warnings=_warnings(planned, stats, stopped),
-    )
-
-
-def own_commits(before: TableSnapshot, after: TableSnapshot, spark_app: str) -> tuple[SnapshotEntry, ...]:
-    """Return the `replace` snapshots that this Spark application added; others may have compacted meanwhile."""
-    known = {s.snapshot_id for s in before.snapshots}
-    return tuple(
-        s
-        for s in after.snapshots
-        if s.snapshot_id not in known and s.operation == "replace" and s.summary.get("app-id") == spark_app
     )
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 from regelate.errors import RegelateError
 from regelate.pipeline.arguments import lake_of, launch_of
 from regelate.pipeline.names import TableName
+from regelate.pipeline.objects import write_object
 from regelate.pipeline.result import FAILED, INTERRUPTED, as_text, exit_code, failure, write_file
 from regelate.pipeline.session import Target, open_session
-from regelate.pipeline.tables import write_object
 from regelate.pipeline.terminal import Terminal, printable
 
 if TYPE_CHECKING:

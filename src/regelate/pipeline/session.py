@@ -148,7 +148,9 @@ def _packages(lake: Lake, iceberg_version: str) -> list[str]:
     if lake.kind is CatalogKind.SQLITE:
         found.append(SQLITE_JDBC)
     in_s3 = (lake.warehouse or "").startswith(S3_PREFIXES)
-    if in_s3 or lake.kind is CatalogKind.GLUE or "S3FileIO" in lake.properties.get("io-impl", ""):
+    # Nessie's REST endpoint names the FileIO by itself, and takes no warehouse on a disk.
+    by_kind = lake.kind in (CatalogKind.GLUE, CatalogKind.NESSIE)
+    if in_s3 or by_kind or "S3FileIO" in lake.properties.get("io-impl", ""):
         found.append(f"org.apache.iceberg:iceberg-aws-bundle:{iceberg_version}")
     return found
 

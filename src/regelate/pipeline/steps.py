@@ -101,7 +101,11 @@ def run_step(name: StepName, table: SparkTable, decide: Decide, terminal: Termin
 
 def _run_all(table: SparkTable, statements: Sequence[str]) -> dict[str, object]:
     """Run the statements and add up the numbers that they answer."""
-    return summed(row for statement in statements for row in table.run(statement))
+    rows: list[Mapping[str, object]] = []
+    for statement in statements:
+        rows += table.run(statement)
+        table.refresh()
+    return summed(rows)
 
 
 def summed(rows: Iterable[Mapping[str, object]]) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from regelate.core.impact import FileMetrics
@@ -18,6 +18,7 @@ from regelate.pipeline.metadata import (
     Manifests,
     file_metrics,
     head_of,
+    history_of,
     log_of,
     refs_of,
     table_snapshot,
@@ -60,6 +61,8 @@ class SparkTable:
     def __init__(self, spark: SparkSession, name: TableName) -> None:
         self.spark = spark
         self.name = name
+        self.history: tuple[SnapshotEntry, ...] = ()
+        """The log, and what this object saw of it before, where the catalog shows the head alone."""
         if spark.conf.get(f"spark.sql.catalog.{name.catalog}", None) is None:
             todo = "name it with --catalog-type, or in Spark's configuration"
             raise NotFound("CATALOG_NOT_FOUND", f"Spark knows no catalog {name.catalog} ({name}): {todo}")
@@ -75,6 +78,7 @@ class SparkTable:
             )
             text_ = jvm.org.apache.iceberg.TableMetadataParser.toJson(self.java.operations().current())
         self.metadata: Mapping[str, Any] = json.loads(text_)
+        self.history = history_of(self.history, self.log)
 
     @property
     def snapshot_id(self) -> int | None:
@@ -100,6 +104,21 @@ class SparkTable:
     @property
     def log(self) -> tuple[SnapshotEntry, ...]:
         return log_of(self.metadata)
+
+    def own_commits(self, known: Collection[int], operation: str | None = None) -> tuple[SnapshotEntry, ...]:
+        """Return the snapshots that this Spark application added to the history, but those of `known`."""
+        app = str(self.spark.sparkContext.applicationId)
+        return tuple(
+            entry
+            for entry in self.history
+            if entry.snapshot_id not in known
+            and entry.summary.get("app-id") == app
+            and operation in (None, entry.operation)
+        )
+
+    @property
+    def head(self) -> SnapshotEntry | None:
+        return next((entry for entry in self.log if entry.snapshot_id == self.snapshot_id), None)
 
     @property
     def refs(self) -> tuple[SnapshotRef, ...]:
@@ -136,6 +155,11 @@ class SparkTable:
         """Return the rows of a metadata table at this snapshot; ask only for one that is small."""
         with spark_faults(str(self.name)):
             return [row.asDict() for row in self.read(metadata_table).collect()]
+
+    @property
+    def is_listed_by_prefix(self) -> bool:
+        """Whether the table's own FileIO has to list its folder: Hadoop has no file system for s3 unless given one."""
+        return not str(self.java.io().getClass().getName()).endswith(".HadoopFileIO")
 
     def is_own(self, path: str) -> bool:
         """Say whether a file lies in the folder beside the metadata where the service keeps its own small objects."""
@@ -234,25 +258,6 @@ def _expr(text: str) -> Any:
     from pyspark.sql.functions import expr
 
     return expr(text)
-
-
-def write_object(spark: SparkSession, catalog: str, uri: str, content: str) -> None:
-    """Write a text to a URI: S3 by Iceberg's S3FileIO with the catalog's own properties, the rest by Hadoop."""
-    jvm: Any = spark._jvm
-    prefix = f"spark.sql.catalog.{catalog}."
-    given = {key.removeprefix(prefix): value for key, value in spark.sparkContext.getConf().getAll() if prefix in key}
-    properties = jvm.java.util.HashMap()
-    for key, value in given.items():
-        properties.put(key, value)
-    hadoop = spark._jsc.hadoopConfiguration()
-    with spark_faults(uri):
-        io = jvm.org.apache.iceberg.CatalogUtil.loadFileIO("org.apache.iceberg.io.ResolvingFileIO", properties, hadoop)
-        stream = io.newOutputFile(uri).createOrOverwrite()
-        try:
-            stream.write(bytearray(content.encode()))
-        finally:
-            stream.close()
-            io.close()
 
 
 def _watched(entries: Iterator[Entry], watch: frozenset[str], seen: set[str] | None) -> Iterator[Entry]:

@@ -142,9 +142,10 @@ def _orphans(table: SparkTable, upkeep: Upkeep, now_ms: int) -> Todo:
         reason = "an expiry of the service can still be undone, its files would look like orphans; reclaim them first"
         return Todo(reason=reason)
     older_than = datetime.fromtimestamp((now_ms - age_ms) / 1000, UTC)
-    listing = table.statement(StepName.ORPHANS, {"older_than": older_than, "dry_run": True})
-    orphans = [str(row["orphan_file_location"]) for row in table.run(listing)]
-    orphans = [path for path in orphans if not table.is_own(path)]
+    arguments: dict[str, Argument | None] = {"older_than": older_than, "dry_run": True}
+    arguments |= {"prefix_listing": True} if table.is_listed_by_prefix else {}
+    listed = [str(row["orphan_file_location"]) for row in table.run(table.statement(StepName.ORPHANS, arguments))]
+    orphans = [path for path in listed if not table.is_own(path)]
     found = {"orphan_files": len(orphans), "orphans": orphans[:LISTED]}
     if not orphans:
         return Todo(reason="no file is orphaned and old enough", found=found)

@@ -1,8 +1,8 @@
-"""Equality deletes by Iceberg's own writer, through the JVM behind a Spark session: Spark SQL cannot write any."""
+"""Iceberg's own Java objects, through the JVM behind a Spark session: what Spark SQL has no words for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,8 +18,15 @@ def java_table(spark: SparkSession, name: str) -> Any:
     return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name)
 
 
+def each(iterable: Any) -> Iterator[Any]:
+    """Yield what a Java iterable holds."""
+    iterator = iterable.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
 def delete_by_key(spark: SparkSession, name: str, ids: Iterable[int]) -> None:
-    """Commit one equality delete of these ids to an unpartitioned table."""
+    """Commit one equality delete of these ids to an unpartitioned table; Spark SQL can write none."""
     jvm: Any = spark._jvm
     iceberg, table = jvm.org.apache.iceberg, java_table(spark, name)
     keys = spark.sparkContext._gateway.new_array(jvm.int, 1)  # type: ignore[union-attr]
