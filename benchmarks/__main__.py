@@ -8,86 +8,17 @@ import json
 import os
 import platform
 import shutil
-import statistics
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks import spark
 from benchmarks.cold_start import measurements
-from benchmarks.lake import copy_lake, make_table, write_files
+from benchmarks.lake import make_table, write_files
+from benchmarks.measuring import RESULTS, Lake, Promise, Question, interleaved, median, paired
 from benchmarks.s3 import make_remote_table, object_store
-
-RESULTS = Path(__file__).parent / "results"
-ROOT = Path(__file__).parent.parent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
-    """One ratio that was promised, what came out, and between which measurements."""
-
-    name: str
-    ratio: float
-    limit: float | None
-
-    @property
-    def verdict(self) -> str:
-        if self.limit is None:
-            return "no limit promised"
-        return "met" if self.ratio <= self.limit else "NOT MET"
-
-
-class Lake:
-    """A lake that is put back to what it was before every measurement."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self._kept = home.with_name(home.name + ".kept")
-
-    def keep(self) -> None:
-        copy_lake(self.home, self._kept)
-
-    def restore(self) -> None:
-        copy_lake(self._kept, self.home)
-
-    def measure(self, worker: str, *options: str) -> dict[str, Any]:
-        self.restore()
-        paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.workers", worker, str(self.home), *options],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "PYTHONPATH": paths},
-        )
-        if done.returncode:
-            raise SystemExit(f"{worker} failed:\n{done.stderr[-2000:]}")
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return found
-
-
-def interleaved(runs: int, measurements: dict[str, Callable[[], dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
-    """Measure A B C A B C ...: a drift of the machine touches all alike."""
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in measurements}
-    for number in range(runs):
-        for name, measure in measurements.items():
-            found[name].append(measure())
-            seconds, peak = found[name][-1]["seconds"], found[name][-1]["peak_mb"]
-            print(f"  run {number + 1}/{runs} {name:24} {seconds:8.2f} s {peak:8.0f} MB", flush=True)
-    return found
-
-
-def median(found: Sequence[dict[str, Any]], key: str) -> float:
-    return statistics.median(f[key] for f in found)
-
-
-def paired(left: Sequence[dict[str, Any]], right: Sequence[dict[str, Any]], key: str) -> float:
-    """Return the median of the ratios of neighbours in time."""
-    return statistics.median(a[key] / b[key] for a, b in zip(left, right, strict=True))
 
 
 def speed(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Promise]]:
@@ -252,7 +183,7 @@ def s3(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Promise
     return {"files": files, "rows": files * rows, "bytes": size, **found}, promises
 
 
-QUESTIONS = {
+QUESTIONS: Mapping[str, Question] = {
     "speed": speed,
     "memory": memory,
     "healthy": healthy,
@@ -260,6 +191,12 @@ QUESTIONS = {
     "cold_start": cold_start,
     "s3": s3,
 }
+ON_SPARK: Mapping[str, Question] = {
+    "spark_large": spark.large,
+    "spark_many": spark.many,
+    "spark_deletes": spark.deletes,
+}
+"""Only by their names: they need pyspark (`make setup-spark`)."""
 
 
 def machine() -> dict[str, Any]:
@@ -273,6 +210,20 @@ def machine() -> dict[str, Any]:
     }
 
 
+def measured(details: dict[str, Any]) -> list[str]:
+    """Return the table of the measurements; what came out stands in it where it was looked at."""
+    found = {key: runs for key, runs in details.items() if isinstance(runs, list)}
+    columns = [("median s", "seconds", ".2f"), ("median peak MB", "peak_mb", ".0f")]
+    if any("output_files" in runs[0] for runs in found.values()):
+        columns += [("files left", "output_files", ".0f"), ("MB left", "output_mb", ".1f")]
+    lines = [f"| measurement | {' | '.join(title for title, _, _ in columns)} | runs |"]
+    lines.append("|" + "---|" * (len(columns) + 2))
+    for key, runs in found.items():
+        shown = [format(median(runs, name), form) for _, name, form in columns]
+        lines.append(f"| {key} | {' | '.join(shown)} | {len(runs)} |")
+    return lines
+
+
 def report(name: str, question: str, details: dict[str, Any], promises: Sequence[Promise], quick: bool) -> None:
     RESULTS.mkdir(exist_ok=True)
     when = datetime.now(UTC).strftime("%Y-%m-%d")
@@ -284,10 +235,7 @@ def report(name: str, question: str, details: dict[str, Any], promises: Sequence
         f"Python {host['python']}{', QUICK sizes' if quick else ''}.",
         "",
     ]
-    lines += ["| measurement | median s | median peak MB | runs |", "|---|---|---|---|"]
-    for key, runs in details.items():
-        if isinstance(runs, list):
-            lines.append(f"| {key} | {median(runs, 'seconds'):.2f} | {median(runs, 'peak_mb'):.0f} | {len(runs)} |")
+    lines += measured(details)
     lines += ["", "| ratio (median of pairs) | is | promised | verdict |", "|---|---|---|---|"]
     for p in promises:
         lines.append(f"| {p.name} | {p.ratio:.2f} | {p.limit or '-'} | {p.verdict} |")
@@ -299,17 +247,21 @@ def report(name: str, question: str, details: dict[str, Any], promises: Sequence
     (RESULTS / f"{name}{suffix}.json").write_text(json.dumps(body, indent=1) + "\n")
 
 
+NAMES = f"of {', '.join(QUESTIONS)}, all these by default; or of {', '.join(ON_SPARK)}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(QUESTIONS)}; all by default")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
     parser.add_argument("--runs", type=int, default=5)
     given = parser.parse_args()
-    unknown = set(given.names) - set(QUESTIONS)
+    known = {**QUESTIONS, **ON_SPARK}
+    unknown = set(given.names) - set(known)
     if unknown:
         parser.error(f"unknown benchmark: {', '.join(sorted(unknown))}")
     for name in given.names or QUESTIONS:
-        question = QUESTIONS[name]
+        question = known[name]
         summary = (question.__doc__ or "").splitlines()[0]
         print(f"{name}: {summary}", flush=True)
         work = Path(tempfile.mkdtemp(prefix=f"regelate-bench-{name}-"))
@@ -318,6 +270,8 @@ def main() -> None:
         finally:
             shutil.rmtree(work, ignore_errors=True)
         report(name, summary, details, promises, given.quick)
+        if name in ON_SPARK and not given.quick:
+            spark.write_docs()
 
 
 if __name__ == "__main__":

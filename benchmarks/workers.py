@@ -60,8 +60,40 @@ def duckdb_copy(home: Path, *_: str) -> dict[str, Any]:
         f"(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {group})"
     )
     seconds = time.perf_counter() - before
-    target.unlink()
-    return {"seconds": seconds}
+    return {"seconds": seconds, "outputs": [str(target)]}
+
+
+def duckdb_copy_view(home: Path, *_: str) -> dict[str, Any]:
+    """The floor of a merge-on-read table: one bare COPY per partition of what DuckDB's own iceberg_scan reads."""
+    import duckdb
+
+    from regelate.adapters.duckdb.session import extension_path
+
+    table = open_catalog(home).load_table("bench.events")
+    connection = duckdb.connect(config={"threads": str(THREADS), "memory_limit": f"{MEMORY_MB}MB"})
+    for name in ("avro", "iceberg"):
+        connection.execute(f"LOAD '{extension_path(name)}'")
+    kinds = sorted({task.file.partition[0] for task in table.scan().plan_files()})
+    outputs = [str(home / f"copied-{kind}.parquet") for kind in kinds]
+    before = time.perf_counter()
+    for kind, target in zip(kinds, outputs, strict=True):
+        connection.execute(
+            f"COPY (SELECT * FROM iceberg_scan('{table.metadata_location}') WHERE kind = '{kind}') TO '{target}' "
+            "(FORMAT parquet, COMPRESSION zstd)"
+        )
+    return {"seconds": time.perf_counter() - before, "outputs": outputs}
+
+
+def _on_spark(name: str) -> Callable[..., dict[str, Any]]:
+    """Return a worker of spark_workers.py, imported only where it is asked for."""
+
+    def work(home: Path, *options: str) -> dict[str, Any]:
+        from benchmarks import spark_workers
+
+        found: dict[str, Any] = getattr(spark_workers, name)(home, *options)
+        return found
+
+    return work
 
 
 def pyiceberg_overwrite(home: Path, *_: str) -> dict[str, Any]:
@@ -106,7 +138,11 @@ WORKERS: dict[str, Callable[..., dict[str, Any]]] = {
     "compact": compact,
     "compact-remote": compact_remote,
     "duckdb-copy": duckdb_copy,
+    "duckdb-copy-view": duckdb_copy_view,
     "pyiceberg-overwrite": pyiceberg_overwrite,
+    "spark-make-deletes": _on_spark("make_deletes"),
+    "spark-one-shot": _on_spark("one_shot"),
+    "spark-warm": _on_spark("warm"),
 }
 
 if __name__ == "__main__":

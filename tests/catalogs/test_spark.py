@@ -225,7 +225,7 @@ def test_t16_a_failed_validation_says_how_to_go_back_on_nessie(
 
 
 def test_t16_an_ingest_counts_all_its_commits(spark: SparkSession, shared: Open) -> None:
-    name = TableName.parse(f"{shared('nessie').spark.name}.default.events")
+    name = TableName.parse(f"{shared('nessie').spark.name}.default.ingested")
     stream = Stream(events=60, batches=3)
     table = create(spark, name, EVENT_COLUMNS, "event_type", MERGE_ON_READ)
 
