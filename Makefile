@@ -24,7 +24,7 @@ CUT := $(COMPILE) --generate-hashes --constraints requirements/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup-spark demo demo-spark test sim sim-mutations test-concurrency test-catalogs test-spark test-airflow notebook t9 lint bench serve postman validate test-rie golden requirements clean
+.PHONY: help install setup-spark demo demo-spark test sim sim-mutations test-concurrency test-catalogs test-spark test-airflow notebook t9 lint bench bench-spark serve postman validate test-rie golden requirements clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ lint: install ## ruff, mypy --strict on src, and the floors (import-linter)
 
 bench: install ## measure; the figures land in benchmarks/results
 	$(BIN)/python -m benchmarks
+
+bench-spark: setup-spark ## COMPACT beside Spark, PyIceberg and a bare COPY (half an hour); into docs/spark.md too
+	$(BIN)/python -m benchmarks --runs 3 spark_large spark_many spark_deletes
 
 serve: install ## the API on localhost
 	$(BIN)/regelate serve
