@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from regelate.handler import make_handler
 from tests.aws.lake import S3Lake
-from tests.entrypoints.fakes import LambdaContext
+from tests.entrypoints.fakes import REPOSITORY, LambdaContext
 from tests.faults.stack import request
 from tests.servers.moto_aws import KEYS, REGION, client, jobs_table
 
@@ -108,7 +109,8 @@ def test_row_40_a_message_that_is_delivered_twice_lands_once(cloud: Cloud) -> No
 
 def test_a_sweep_of_the_schedule_submits_a_job_for_the_ill_table(cloud: Cloud) -> None:
     cloud.lake.users()
-    swept = cloud.stack.invoke(request("SWEEP", health_below=100, time_budget_seconds=600))
+    event = json.loads((REPOSITORY / "events" / "scheduler_sweep.json").read_text())
+    swept = cloud.stack.invoke({**event, "detail": {**event["detail"], "health_below": 100}})
     assert (swept["jobs_submitted"], [found["table"] for found in swept["ranking"]]) == (1, ["default.users"])
     assert cloud.worked(cloud.messages()) == []
     told = cloud.stack.ok("JOB_STATUS", job_id=swept["ranking"][0]["job_id"])

@@ -6,9 +6,11 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import boto3
+from botocore.loaders import JSONFileLoader
 from moto.glue.exceptions import GlueClientError
 from moto.glue.responses import GlueResponse
 from moto.server import ThreadedMotoServer
@@ -17,6 +19,17 @@ REGION = "us-east-1"
 KEYS = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing-secret"}
 _commits = threading.Lock()
 _update_table = GlueResponse.update_table
+_load_file = JSONFileLoader.load_file
+
+
+def _load_once(self: JSONFileLoader, file_path: str) -> Any:
+    """Read the description of a service once; every session of boto3 does for itself, and there are hundreds here."""
+    return _described(file_path)
+
+
+@cache
+def _described(file_path: str) -> Any:
+    return _load_file(JSONFileLoader(), file_path)
 
 
 def _checked_update_table(self: GlueResponse) -> Any:
@@ -33,6 +46,7 @@ def _checked_update_table(self: GlueResponse) -> Any:
 def aws_server() -> Iterator[str]:
     """Run the server on a free port and yield its endpoint. Its state is the process's: see `reset`."""
     GlueResponse.update_table = _checked_update_table  # type: ignore[method-assign]
+    JSONFileLoader.load_file = _load_once  # type: ignore[method-assign]
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -42,6 +56,7 @@ def aws_server() -> Iterator[str]:
     finally:
         server.stop()
         GlueResponse.update_table = _update_table  # type: ignore[method-assign]
+        JSONFileLoader.load_file = _load_file  # type: ignore[method-assign]
 
 
 def client(service: str, endpoint: str) -> Any:

@@ -175,7 +175,7 @@ def door_before(target: str) -> Iterator[Door]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, name="door", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), name="door", daemon=True)
     thread.start()
     door.url = f"http://127.0.0.1:{server.server_address[1]}"
     try:
