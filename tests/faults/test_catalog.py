@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,57 @@ def test_health_says_that_the_catalog_cannot_be_reached_and_is_itself_well(tmp_p
     status, answer = stack.post(request("QUERY", "t"))
     assert (status, answer["error"]["code"]) in ((503, "CATALOG_UNAVAILABLE"), (503, "STORAGE_UNAVAILABLE"))
     assert answer["error"]["retryable"]
+
+
+@contextmanager
+def rest_catalog(answers: Mapping[str, str]) -> Iterator[str]:
+    """Serve a REST catalog that answers 200 and this text by the last part of the path, else an empty object."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = answers.get(self.path.partition("?")[0].rpartition("/")[2], "{}").encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+PAGE = "<html><body>We are down for maintenance</body></html>"
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "code"),
+    [
+        ({"config": PAGE}, 503, "CATALOG_UNAVAILABLE"),
+        ({"t": PAGE}, 503, "CATALOG_UNAVAILABLE"),
+        ({"t": '{"metadata": {"format-ver'}, 503, "CATALOG_UNAVAILABLE"),
+        ({"t": "[]"}, 503, "CATALOG_UNAVAILABLE"),
+        ({"t": '{"metadata-location": "s3://b/m", "metadata": {"format-version": 2}}'}, 424, "METADATA_CORRUPT"),
+        ({"t": '{"metadata-location": "s3://b/m", "metadata": {"format-version": 9}}'}, 501, "UNSUPPORTED_TABLE"),
+    ],
+)
+def test_a_catalog_that_answers_what_is_no_answer_is_unavailable_and_no_table_is_called_damaged(
+    tmp_path: Path, answers: Mapping[str, str], status: int, code: str
+) -> None:
+    with rest_catalog(answers) as uri:
+        catalog = {"type": "rest", "uri": uri}
+        stack = stack_with(tmp_path / "lake", auth="none", tenants="*", catalogs={"rest": catalog})
+        error = stack.refused(status, code, [], request("COMPACT", "t"))
+    assert error["retryable"] == (status == 503)
+    assert "maintenance" not in error["message"]
 
 
 @pytest.mark.parametrize("context", [{"stage": "$default"}, {}], ids=["of a gateway", "made by hand"])

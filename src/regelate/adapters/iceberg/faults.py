@@ -45,6 +45,8 @@ _UNREADABLE_METADATA = (
     EOFError,
     zlib.error,
 )
+_METADATA = ("metadata",)
+"""Where a REST catalog's answer holds a table's metadata."""
 _REMOTE_LIBRARIES = ("sqlalchemy", "requests", "urllib3", "botocore", "sqlite3")
 """By name: a catalog's client is imported only where that catalog is configured."""
 _DENIED = re.compile(r"access.?denied|forbidden|invalid.?access.?key|signature.?does.?not.?match|expired.?token", re.I)
@@ -119,6 +121,9 @@ def _of_libraries(error: BaseException, text: str) -> RegelateError | None:
     newer = _newer(error)
     if newer is not None:
         return Unsupported("UNSUPPORTED_TABLE", f"this table holds {newer}; use Spark for it", reason=newer)
+    if _is_no_answer(error):
+        told = "the catalog's address answered, and not as a REST catalog of Iceberg does; repeat, or check the address"
+        return Unavailable("CATALOG_UNAVAILABLE", told)
     if isinstance(error, _UNREADABLE_METADATA):
         return DataUnavailable("METADATA_CORRUPT", f"the table's metadata cannot be read: {text}; restore the file")
     if isinstance(error, OSError):
@@ -126,12 +131,22 @@ def _of_libraries(error: BaseException, text: str) -> RegelateError | None:
     return None
 
 
+def _is_no_answer(error: BaseException) -> bool:
+    """Say whether a REST catalog's answer is the fault, not the metadata in it: a page of a proxy, or one cut short.
+
+    PyIceberg names the models of its answers so.
+    """
+    if not isinstance(error, pydantic.ValidationError) or not error.title.endswith("Response"):
+        return False
+    return any(fault["loc"][:1] != _METADATA for fault in error.errors(include_url=False))
+
+
 def _newer(error: BaseException) -> str | None:
     """Name what metadata holds that this program is too old for (row 33); None where the metadata is damaged."""
     cause = error.__cause__ if isinstance(error, native.ValidationError) else error
     for fault in cause.errors(include_url=False) if isinstance(cause, pydantic.ValidationError) else ():
         tag, where, given = str(fault.get("ctx", {}).get("tag", "")), fault["loc"], fault["input"]
-        if fault["type"] == "union_tag_invalid" and not where and tag.isdecimal():
+        if fault["type"] == "union_tag_invalid" and where in ((), _METADATA) and tag.isdecimal():
             return f"format version {tag}"
         if fault["type"] == "value_error" and "schemas" in where and isinstance(given, str):
             return f"columns of type {given[:60]!a}"
