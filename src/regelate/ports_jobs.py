@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from regelate.core.job import JobRecord
+from regelate.core.spark_job import SparkJobSpec, SparkRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,3 +53,18 @@ class JobQueue(Protocol):
 
     def send(self, record: JobRecord) -> None: ...
     def postpone(self, receipt: str, seconds: float) -> None: ...
+
+
+class SparkJobs(Protocol):
+    """Runs the pipeline's jobs in Spark. Such a job commits by itself, and survives the process that started it.
+
+    `start` returns the run's id; the same name gives the same run, whoever asks and however often. `look` says where it
+    stands; one that is not known has ENDED without an answer. `cancel` asks for its end, also again. `job_of` names the
+    job that a run was started for, None for a run of somebody else's.
+    Errors: Unavailable, where asking again later may help.
+    """
+
+    def start(self, spec: SparkJobSpec) -> str: ...
+    def look(self, run_id: str) -> SparkRun: ...
+    def cancel(self, run_id: str) -> None: ...
+    def job_of(self, run_id: str) -> str | None: ...

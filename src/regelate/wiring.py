@@ -32,6 +32,7 @@ from regelate.wiring_compact import Compacting, run_id_of
 from regelate.wiring_jobs import Jobs
 from regelate.wiring_maintenance import Maintenance
 from regelate.wiring_query import Querying
+from regelate.wiring_spark import Delegating
 from regelate.wiring_sweep import Sweeping
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ EXPLAINED_FILES = 10_000
 """Files listed by an explained health answer; the command line streams all of them."""
 
 
-class Application(Opening, Compacting, Jobs, Maintenance, Querying, Sweeping):
+class Application(Opening, Compacting, Delegating, Jobs, Maintenance, Querying, Sweeping):
     """Everything behind the doors, for one process. Safe for several threads; an operation owns its own sessions."""
 
     def __init__(self, settings: Settings) -> None:
@@ -99,7 +100,7 @@ class Application(Opening, Compacting, Jobs, Maintenance, Querying, Sweeping):
             "version": __version__,
             "environment": self.settings.environment,
             "catalog_reachable": reachable,
-            "engines": list(self.settings.engines),
+            "engines": list(self.engines),
         }
 
     def metrics_text(self) -> str:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from regelate.core.job import JobRecord, Origin, lock_of, run_of_part
 from regelate.core.options import CompactOptions, resolve_verify
 from regelate.core.placement import parallelism
-from regelate.core.policy import CompactionPolicy, PlacementPolicy, RetentionPolicy
+from regelate.core.policy import CompactionPolicy, Engine, PlacementPolicy, RetentionPolicy
 from regelate.core.resume import read_token
+from regelate.core.spark_job import ZORDER
 from regelate.core.waves import usable_seconds
+from regelate.errors import Unsupported
 from regelate.operations import answers
 from regelate.operations.compaction import CompactCommand, CompactionTools, Status
 from regelate.operations.continuing import RanPart, RunPart, ran
@@ -31,6 +33,8 @@ Fields = Mapping[str, object]
 Progress = Callable[[int, int], None]
 HOW = ("run_async", "time_budget_seconds", "resume_token")
 """Fields of a COMPACT that say how it is run, not what it does: no token and no job carries them on."""
+UNSUPPORTED_TABLE = "UNSUPPORTED_TABLE"
+"""The fault of a table that only Spark reads: format version 3, deletion vectors, ORC, Avro."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,7 @@ class How:
     pacing: Pacing
     placement: PlacementPolicy
     delegate_to: PlacementPolicy | None = None
+    spark: bool = False
 
 
 class Parts(Protocol):
@@ -54,7 +59,13 @@ class Parts(Protocol):
     def clock(self) -> Clock: ...
     @property
     def jobs(self) -> JobTools | None: ...
-    def submit_job(self, address: Address, part: RunPart, origin: Origin) -> JobRecord: ...
+    def submit_job(
+        self, address: Address, part: RunPart, origin: Origin, *, engine: Engine = Engine.DUCKDB, why: str = ""
+    ) -> JobRecord: ...
+    def spark_is_asked_for(self, options: Mapping[str, Any]) -> str | None: ...
+    def may_go_to_spark(self, options: Mapping[str, Any]) -> bool: ...
+    def _left_to_spark(self, address: Address, part: RunPart, origin: Origin, reason: str, why: str) -> Fields: ...
+    def _check_command(self, address: Address, part: RunPart, *, spark: bool) -> None: ...
     def _run_part(self, address: Address, part: RunPart, how: How, progress: Progress | None = None) -> RanPart: ...
     def _command(self, session: TableSession, part: RunPart) -> CompactCommand: ...
     def _session(self, address: Address) -> AbstractContextManager[TableSession]: ...
@@ -86,9 +97,12 @@ class Compacting:
         """
         what = {name: value for name, value in options.items() if name not in HOW}
         part = _part(what, options.get("resume_token"), idempotency_key)
+        why = self.spark_is_asked_for(what)
+        if why is not None:
+            return self._left_to_spark(address, part, Origin.REQUEST, "ENGINE", why)
+        spark = may_delegate and part.part == 1 and self.may_go_to_spark(options)
         if options.get("run_async", False):
-            with self._session(address) as session:  # what is wrong with it is told now, not to a job that nobody reads
-                self._command(session, part)
+            self._check_command(address, part, spark=spark)
             return answers.delegated(self.submit_job(address, part, Origin.REQUEST), "ASYNC")
         dry_run, jobs = bool(what.get("dry_run", False)), self.jobs
         running = None if jobs is None or dry_run else running_job(jobs, lock_of(address.catalog, address.ident))
@@ -98,11 +112,41 @@ class Compacting:
             pacing=_pacing(self.settings, options.get("time_budget_seconds"), seconds_left, self.clock.monotonic()),
             placement=_within(self.placement, seconds_left),
             delegate_to=_of_worker(self.settings, self.placement) if jobs is not None and may_delegate else None,
+            spark=spark,
         )
-        ran = self._run_part(address, part, how, progress)
-        if ran.outcome.status is Status.DELEGATED:
-            return answers.delegated(self.submit_job(address, part, Origin.TOO_LONG), ran.outcome.reason)
-        return answers.compacted(ran.outcome, with_plan=dry_run, resume_token=ran.token)
+        try:
+            ran = self._run_part(address, part, how, progress)
+        except Unsupported as fault:
+            if not spark or fault.code != UNSUPPORTED_TABLE:
+                raise
+            return self._left_to_spark(address, part, Origin.TOO_LONG, fault.code, fault.message)
+        outcome = ran.outcome
+        if outcome.status is Status.DELEGATED and outcome.engine is Engine.SPARK:
+            return self._left_to_spark(address, part, Origin.TOO_LONG, outcome.reason, outcome.explanation or "")
+        if outcome.status is Status.DELEGATED:
+            return answers.delegated(self.submit_job(address, part, Origin.TOO_LONG), outcome.reason)
+        return answers.compacted(outcome, with_plan=dry_run, resume_token=ran.token)
+
+    def _left_to_spark(self: Parts, address: Address, part: RunPart, origin: Origin, reason: str, why: str) -> Fields:
+        """Submit a job that Spark does. Errors: as `submit_job`; what is wrong with the request itself."""
+        self._check_command(address, part, spark=True)
+        job = self.submit_job(address, part, origin, engine=Engine.SPARK, why=why)
+        return answers.delegated(job, reason)
+
+    def _check_command(self: Parts, address: Address, part: RunPart, *, spark: bool) -> None:
+        """Say now what is wrong with a request, not to a job that nobody reads.
+
+        `spark`: it may also do what only Spark can, on a table that only Spark reads.
+        """
+        options = part.options
+        if options.get("strategy") == ZORDER:
+            options = {name: value for name, value in options.items() if name not in ("strategy", "sort_order")}
+        try:
+            with self._session(address) as session:
+                self._command(session, replace(part, options=options))
+        except Unsupported as fault:
+            if not spark or fault.code != UNSUPPORTED_TABLE:
+                raise
 
     def _run_part(self: Parts, address: Address, part: RunPart, how: How, progress: Progress | None = None) -> RanPart:
         from regelate.operations.compact import compact
@@ -111,7 +155,9 @@ class Compacting:
         dry_run = bool(part.options.get("dry_run", False))
         observed = nullcontext() if dry_run else observed_compaction(self.telemetry, table=address.ident)
         with observed, self._session(address) as session:
-            command = replace(self._command(session, part), pacing=how.pacing, delegate_to=how.delegate_to)
+            command = replace(
+                self._command(session, part), pacing=how.pacing, delegate_to=how.delegate_to, spark=how.spark
+            )
             with self._tools(session) as tools:
                 outcome = compact(replace(tools, placement=how.placement), command, progress=progress)
             return ran(part, outcome, now_ms=command.policy.now_ms, head=session.committer.head)

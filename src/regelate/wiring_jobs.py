@@ -14,15 +14,27 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from regelate.core.job import JobRecord, Origin
 from regelate.core.options import Auto
+from regelate.core.policy import Engine
 from regelate.core.resume import read_token
 from regelate.core.waves import MOST_RESERVE_SECONDS
 from regelate.errors import InvalidRequest, NotFound, RegelateError, Unsupported
 from regelate.operations import answers, job_answers
+from regelate.operations.compaction import Status
 from regelate.operations.continuing import RanPart, RunPart
-from regelate.operations.jobs import JobTools, Later, PartDone, cancel, give_up, run_part, submit
+from regelate.operations.jobs import (
+    Elsewhere,
+    JobTools,
+    Later,
+    PartDone,
+    cancel,
+    give_up,
+    look_after,
+    run_part,
+    submit,
+)
 from regelate.operations.pacing import Pacing, Watcher
 from regelate.tenancy import Address
-from regelate.wiring_compact import How
+from regelate.wiring_compact import UNSUPPORTED_TABLE, How
 
 if TYPE_CHECKING:
     from regelate.adapters.jobstore.sqlite import SqliteJobs
@@ -58,9 +70,15 @@ class Parts(Protocol):
         *,
         seconds_left: float | None = None,
         stopping: Callable[[], bool] = lambda: False,
+        at_once: bool = False,
     ) -> float | None: ...
     def _run_part(self, address: Address, part: RunPart, how: How) -> RanPart: ...
-    def submit_job(self, address: Address, part: RunPart, origin: Origin) -> JobRecord: ...
+    def submit_job(
+        self, address: Address, part: RunPart, origin: Origin, *, engine: Engine = Engine.DUCKDB, why: str = ""
+    ) -> JobRecord: ...
+    def may_go_to_spark(self, options: Mapping[str, Any]) -> bool: ...
+    def spark_part(self, record: JobRecord, why: str) -> PartDone | Elsewhere: ...
+    def _done_here(self, record: JobRecord, pacing: Pacing) -> PartDone | Elsewhere: ...
     def compact(
         self,
         address: Address,
@@ -111,7 +129,15 @@ class Jobs:
 
         return SqliteJobs(Path(found.path or ""), retention_seconds=found.retention_hours * 3600)
 
-    def submit_job(self: Parts, address: Address, part: RunPart, origin: Origin) -> JobRecord:
+    def submit_job(
+        self: Parts,
+        address: Address,
+        part: RunPart,
+        origin: Origin,
+        *,
+        engine: Engine = Engine.DUCKDB,
+        why: str = "",
+    ) -> JobRecord:
         """Store and announce a job for this part and those after it; return it, or the one that the table has.
 
         Errors: Unsupported JOBS_DISABLED, Unavailable JOBS_UNAVAILABLE, InvalidRequest PAYLOAD_TOO_LARGE.
@@ -137,6 +163,8 @@ class Jobs:
                 updated_ms=now,
                 part=part.part,
                 resume_token=None if part.token is None else part.token.encoded(),
+                engine=engine,
+                why=why,
             ),
         )
 
@@ -162,7 +190,10 @@ class Jobs:
         return found
 
     def job_status(self: Parts, tenant_id: str, job_id: str) -> Fields:
-        return job_answers.told(self._known_job(job_id, tenant_id))
+        """Tell how a job stands; of one that runs elsewhere a worker is asked to look, where that is due."""
+        record = self._known_job(job_id, tenant_id)
+        look_after(self._jobs_or_refuse(), record)
+        return job_answers.told(record)
 
     def job_cancel(self: Parts, tenant_id: str, job_id: str) -> Fields:
         self._known_job(job_id, tenant_id)
@@ -179,29 +210,43 @@ class Jobs:
         *,
         seconds_left: float | None = None,
         stopping: Callable[[], bool] = lambda: False,
+        at_once: bool = False,
     ) -> float | None:
         """Run one part of a job; return after how many seconds its message must come again, or None.
 
+        `at_once`: of a job that runs elsewhere something is known to have happened.
         `seconds_left`: until this process is ended from outside; a job is then continued by another message.
         """
         tools = self._jobs_or_refuse()
         limit = self.settings.placement.max_in_process_seconds
         seconds = limit if seconds_left is None else min(seconds_left, limit + MOST_RESERVE_SECONDS)
 
-        def work(record: JobRecord, watcher: Watcher) -> PartDone:
-            pacing = Pacing(
-                in_parts=True, wave_seconds=self.settings.jobs.seconds_between_looks, watcher=watcher
-            ).within(seconds, self.clock.monotonic())
-            done = self._run_part(_address(record), _part(record), How(pacing=pacing, placement=self.placement))
-            fields = answers.compacted(done.outcome, with_plan=False)
-            fields["warnings"] = list(done.outcome.warnings[:MAX_STORED_WARNINGS])
-            return PartDone(answer=json.dumps(fields), did=done.did, token=done.token, stopped=done.outcome.stopped)
+        def work(record: JobRecord, watcher: Watcher) -> PartDone | Elsewhere:
+            if record.engine is Engine.SPARK:
+                return self.spark_part(record, record.why)
+            pacing = Pacing(in_parts=True, wave_seconds=self.settings.jobs.seconds_between_looks, watcher=watcher)
+            return self._done_here(record, pacing.within(seconds, self.clock.monotonic()))
 
-        later = run_part(tools, job_id, part, work, stopping=stopping)
+        later = run_part(tools, job_id, part, work, stopping=stopping, at_once=at_once)
         return later.seconds if isinstance(later, Later) else None
 
     def give_up_job(self: Parts, job_id: str, part: int, why: str) -> None:
         give_up(self._jobs_or_refuse(), job_id, part, why)
+    def _done_here(self: Parts, record: JobRecord, pacing: Pacing) -> PartDone | Elsewhere:
+        """Run the part in this process, or start it in Spark where it turns out to be Spark's."""
+        part = _part(record)
+        spark = part.part == 1 and self.may_go_to_spark(part.options)
+        try:
+            done = self._run_part(_address(record), part, How(pacing=pacing, placement=self.placement, spark=spark))
+        except Unsupported as fault:
+            if not spark or fault.code != UNSUPPORTED_TABLE:
+                raise
+            return self.spark_part(record, fault.message)
+        if done.outcome.status is Status.DELEGATED:
+            return self.spark_part(record, done.outcome.explanation or "")
+        fields = answers.compacted(done.outcome, with_plan=False)
+        fields["warnings"] = list(done.outcome.warnings[:MAX_STORED_WARNINGS])
+        return PartDone(answer=json.dumps(fields), did=done.did, token=done.token, stopped=done.outcome.stopped)
 
     def postpone_message(self: Parts, receipt: str, seconds: float) -> None:
         self._jobs_or_refuse().queue.postpone(receipt, seconds)

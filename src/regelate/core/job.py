@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from regelate.core.policy import Engine
 from regelate.errors import Conflict
 
 MAX_PARTS = 1_000
@@ -90,7 +91,8 @@ class JobRecord:
 
     `version` counts changes: a change is stored only where nobody else changed the record meanwhile. `attempts` counts
     the starts of the present `part`; `fence` is the token of the lease that it runs under. `groups_before` were done by
-    earlier parts. Times in milliseconds, by the store's clock.
+    earlier parts. `remote` names the run where another `engine` than this process does the work, since `remote_ms`, and
+    `why` says why it does. Times in milliseconds, by the store's clock.
     """
 
     job_id: str
@@ -116,6 +118,10 @@ class JobRecord:
     totals: JobTotals = NOTHING_DONE
     result: str | None = None
     error: str | None = None
+    engine: Engine = Engine.DUCKDB
+    why: str = ""
+    remote: str | None = None
+    remote_ms: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.groups_before <= self.groups_done <= self.groups_all:
@@ -143,6 +149,24 @@ class JobRecord:
         if fence <= self.fence:
             raise Conflict("LEASE_LOST", f"the lease {fence} of {self.job_id} is older than {self.fence}")
         return self._to(JobState.RUNNING, now_ms, fence=fence, attempts=self.attempts + 1, error=None)
+
+    def taken_over(self, fence: int, now_ms: int) -> JobRecord:
+        """Somebody holds the lease and looks after what runs elsewhere: no new start."""
+        if fence <= self.fence:
+            raise Conflict("LEASE_LOST", f"the lease {fence} of {self.job_id} is older than {self.fence}")
+        return self._to(self.state, now_ms, fence=fence)
+
+    def placed(self, remote: str, why: str, now_ms: int, look_again_seconds: float) -> JobRecord:
+        """Spark does it, under this name. Nobody here is at it until the next look."""
+        return self._to(
+            self.state,
+            now_ms,
+            engine=Engine.SPARK,
+            why=why,
+            remote=remote,
+            remote_ms=self.remote_ms or now_ms,
+            not_before_ms=now_ms + int(look_again_seconds * 1000),
+        )
 
     def progressed(self, done: int, total: int, now_ms: int) -> JobRecord:
         """`done` of `total` groups of the present part are rewritten."""
@@ -188,7 +212,7 @@ class JobRecord:
             told = f"{self.job_id} has ended as {self.state.value}: there is nothing to cancel"
             raise Conflict("JOB_FINISHED", told, retryable=False, state=self.state.value)
         wanted = JobState.CANCELLED if self.state is JobState.QUEUED else JobState.CANCELLING
-        return self._to(wanted, now_ms)
+        return self._to(wanted, now_ms, not_before_ms=min(self.not_before_ms, now_ms))
 
     def cancelled(self, now_ms: int, did: JobTotals = NOTHING_DONE) -> JobRecord:
         """It has stopped. What `did` land in its last part, and in those before, stays."""

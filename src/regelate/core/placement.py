@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from regelate.core.plan import CompactionPlan
-from regelate.core.policy import GB, MAX_FILES_PER_GROUP, MB, PlacementPolicy
+from regelate.core.policy import GB, MAX_FILES_PER_GROUP, MB, CompactionPolicy, Engine, PlacementPolicy, Strategy
 
 BYTES_PER_SECOND_AND_THREAD = 55 * MB / 2
 """Measured: two cores rewrite about 55 MB of compressed Parquet per second."""
@@ -19,13 +19,11 @@ SCAN_BYTES_PER_FILE = MB // 5
 OUTPUT_BYTES = 128 * MB
 """One output under way: a row group of up to a million rows decoded, and its columns encoded again. Measured: 400 files
 of 20,000 rows each in one scan peaked at 420 MB; less the process (200) and the scan (80) that leaves about as much."""
+SORTED_BYTES_PER_BYTE = 4
+"""A sort holds its rows decoded: Parquet of ours is about a quarter of that, and much less where values repeat."""
 LAMBDA_DOLLARS_PER_GB_SECOND = 0.0000166667
 LAMBDA_DOLLARS_PER_REQUEST = 0.0000002
 """AWS Lambda's list price, x86, us-east-1, first tier; https://aws.amazon.com/lambda/pricing/"""
-
-
-class Engine(StrEnum):
-    DUCKDB = "duckdb"
 
 
 class PlacementReason(StrEnum):
@@ -34,43 +32,76 @@ class PlacementReason(StrEnum):
     """More bytes than `max_in_process_bytes`."""
     TOO_LONG = "TOO_LONG"
     """A longer run than `max_in_process_seconds`, by the estimate."""
+    MEMORY = "MEMORY"
+    """Not even one output at a time fits into the memory; only said where another engine has more."""
+    DISK = "DISK"
+    """The outputs that wait for their upload do not fit on the disk; likewise."""
+    SORT_SPILL = "SORT_SPILL"
+    """A group's rows, sorted, fit neither into the memory nor on the disk; likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """The decision for one plan; `engine` is None where it is refused, and `advice` then says what to do."""
+    """The decision for one plan; `engine` is None where it is refused: `explanation` says why, `advice` what to do."""
 
     engine: Engine | None
     reason: PlacementReason
-    advice: str
+    explanation: str
     size_bytes: int
     files: int
     estimated_seconds: float
     parallel_outputs: int
 
+    @property
+    def advice(self) -> str:
+        return f"{self.explanation}: narrow it with partition_filter or where, or set max_files and repeat"
+
 
 def place(plan: CompactionPlan, policy: PlacementPolicy) -> Placement:
     """Judge a plan by its bytes and its estimated seconds: it runs in this process, or is refused with advice."""
     seconds = estimate_seconds(plan.size_bytes, plan.files, threads=policy.threads)
-    narrow = "narrow it with partition_filter or where, or set max_files and repeat"
-    reason, advice = PlacementReason.IN_PROCESS, ""
+    reason, explanation = PlacementReason.IN_PROCESS, ""
     if plan.size_bytes > policy.max_in_process_bytes:
         size, limit = plan.size_bytes / GB, policy.max_in_process_bytes / GB
         reason = PlacementReason.TOO_LARGE
-        advice = f"the plan reads {size:.1f} GB, this process takes {limit:.1f} GB: {narrow}"
+        explanation = f"the plan reads {size:.1f} GB, this process takes {limit:.1f} GB"
     elif seconds > policy.max_in_process_seconds:
         reason = PlacementReason.TOO_LONG
         limit = policy.max_in_process_seconds
-        advice = f"the plan takes about {seconds:.0f} s, this process has {limit:.0f} s: {narrow}"
+        explanation = f"the plan takes about {seconds:.0f} s, this process has {limit:.0f} s"
     return Placement(
         engine=Engine.DUCKDB if reason is PlacementReason.IN_PROCESS else None,
         reason=reason,
-        advice=advice,
+        explanation=explanation,
         size_bytes=plan.size_bytes,
         files=plan.files,
         estimated_seconds=seconds,
         parallel_outputs=parallelism(policy, files_per_scan=max((len(g.tasks) for g in plan.groups), default=0)),
     )
+
+
+def too_much_for_machine(
+    plan: CompactionPlan, policy: CompactionPolicy, placement: PlacementPolicy
+) -> tuple[PlacementReason, str] | None:
+    """Say why a plan that is not too large as a whole asks too much of this machine; None where it does not.
+
+    The rewrite is not refused for it, because these are worst cases, but an engine with more room does it better.
+    """
+    scan = max((len(g.tasks) for g in plan.groups), default=0) * SCAN_BYTES_PER_FILE
+    if placement.memory_bytes < PROCESS_BYTES + OUTPUT_BYTES + scan:
+        have = placement.memory_bytes / MB
+        return PlacementReason.MEMORY, f"one output at a time may take more than the {have:.0f} MB of memory"
+    if placement.disk_bytes is None:
+        return None
+    largest = max((g.size_bytes for g in plan.groups), default=0)
+    room, disk = placement.memory_bytes + placement.disk_bytes, placement.disk_bytes / GB
+    if policy.strategy is Strategy.SORT and largest * SORTED_BYTES_PER_BYTE > room:
+        size = largest * SORTED_BYTES_PER_BYTE / GB
+        return PlacementReason.SORT_SPILL, f"sorting a group may spill {size:.1f} GB, the disk has {disk:.1f} GB free"
+    waiting = parallelism(placement) * min(policy.target_file_size_bytes, largest)
+    if waiting > placement.disk_bytes:
+        return PlacementReason.DISK, f"outputs of {waiting / GB:.1f} GB do not fit on a disk with {disk:.1f} GB free"
+    return None
 
 
 def estimate_seconds(size_bytes: int, files: int, *, threads: int) -> float:

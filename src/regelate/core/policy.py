@@ -18,6 +18,13 @@ MAX_TARGET_BYTES = 1024 * GB
 ONE_DAY_MS = 24 * 3600 * 1000
 
 
+class Engine(StrEnum):
+    """What does the rewriting."""
+
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+
+
 class Strategy(StrEnum):
     BINPACK = "binpack"
     SORT = "sort"
@@ -152,6 +159,8 @@ class PlacementPolicy:
     threads: int
     max_in_process_bytes: int = 10 * GB
     max_in_process_seconds: float = 840.0
+    disk_bytes: int | None = None
+    """Free on the disk for temporary files; None where nobody knows."""
 
 
 def layered(*layers: Mapping[str, object]) -> dict[str, object]:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 
-from regelate.core.placement import Engine
 from regelate.core.plan import CompactionPlan
-from regelate.core.policy import CompactionPolicy
+from regelate.core.policy import CompactionPolicy, Engine
 from regelate.core.rewrite import RewriteResult
 from regelate.core.selection import is_small
 from regelate.core.table import TableSnapshot

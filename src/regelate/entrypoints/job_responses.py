@@ -29,7 +29,8 @@ class JobTotalsAnswer(Shape):
 class JobAnswer(Answer):
     """`result` is COMPACT's answer of the last part that ended; `error` the fault that ended the job, or the last try.
 
-    A job is cut into parts by the time that its worker has; `attempts` counts the starts of the present one.
+    A job is cut into parts by the time that its worker has; `attempts` counts the starts of the present one. Where
+    `engine` is spark, `explanation` says why, and `run` is its id there.
     """
 
     job_id: str
@@ -38,6 +39,9 @@ class JobAnswer(Answer):
     table: str
     catalog: str
     origin: Literal["REQUEST", "TOO_LONG", "WRITE", "SWEEP"]
+    engine: Literal["duckdb", "spark"]
+    explanation: str | None
+    run: str | None
     progress: JobProgress
     part: int
     attempts: int

@@ -167,9 +167,12 @@ class Compact(TableRequest):
     max_files: int | None = Field(default=None, ge=1)
     partition_filter: PartitionFilter | None = None
     where: Name | None = None
-    strategy: Literal["binpack", "sort"] | None = None
+    strategy: Literal["binpack", "sort", "zorder"] | None = None
     selection: Literal["small-files", "time-series", "partition"] | None = None
     sort_order: list[SortDefinition] | None = Field(default=None, min_length=1)
+    engine: Literal["auto", "duckdb", "spark"] | None = Field(
+        default=None, description="auto leaves to Spark what is too large for a worker, and what only Spark can."
+    )
     expire_snapshots: bool = True
     snapshot_retention_hours: float | None = None
     dry_run: bool = False
@@ -195,6 +198,10 @@ class Compact(TableRequest):
         if self.resume_token is not None and clashing:
             message = f"resume_token: carries the first request's fields; leave out {', '.join(clashing)}"
             raise InvalidRequest("INVALID_FIELD", message, field="resume_token")
+        if self.strategy == "zorder" and not self.sort_order:
+            raise InvalidRequest(
+                "MISSING_FIELD", "sort_order: zorder needs the columns to interleave", field="sort_order"
+            )
         if self.dry_run and (self.run_async or self.time_budget_seconds is not None):
             field = "async" if self.run_async else "time_budget_seconds"
             raise InvalidRequest("INVALID_FIELD", f"{field}: a dry run does nothing that could take long", field=field)

@@ -149,8 +149,8 @@ class CompactAnswer(Answer):
     """A dry run answers PLANNED with its `plan`. `stats` is null where nothing was rewritten.
 
     `snapshot_id` is null where nothing was committed; ALREADY_DONE names the snapshot of the first time. DELEGATED,
-    with status 202, names the job that does it, or has done it under this key. A `resume_token` takes up the groups
-    that time left over.
+    with status 202, names the job that does it, or has done it under this key, its `engine`, and why it is that one. A
+    `resume_token` takes up the groups that time left over.
     """
 
     compacted: bool
@@ -161,6 +161,8 @@ class CompactAnswer(Answer):
     plan: dict[str, Any] | None = None
     job_id: str | None = None
     job_state: JobStateName | None = None
+    engine: Literal["duckdb", "spark"] | None = None
+    explanation: str | None = None
     resume_token: str | None = None
     warnings: list[str]
 

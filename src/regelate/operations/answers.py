@@ -75,6 +75,8 @@ def delegated(job: JobRecord, reason: str) -> Fields:
         "stats": None,
         "job_id": job.job_id,
         "job_state": job.state.value,
+        "engine": job.engine.value,
+        "explanation": job.why or None,
         "warnings": [],
     }
 

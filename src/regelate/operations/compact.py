@@ -78,10 +78,11 @@ def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progre
         plan,
         tools.placement,
         command.max_cost_dollars,
-        refuses=not command.pacing.in_parts and command.delegate_to is None,
+        refuses=not command.pacing.in_parts and command.delegate_to is None and not command.spark,
     )
-    if command.delegate_to is not None and placement.engine is None:
-        return delegated(plan, placement, command.delegate_to)
+    elsewhere = delegated(plan, placement, command, tools.placement)
+    if elsewhere is not None:
+        return elsewhere
     run = _Run(snapshot=snapshot, plan=plan, watch=watch)
     with tools.telemetry.span("execute", groups=len(plan.groups), files=plan.files):
         results = _rewritten(tools, command, run, progress)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from regelate.core.plan import CompactionPlan
-from regelate.core.policy import CompactionPolicy, PlacementPolicy, RetentionPolicy, Verify
+from regelate.core.policy import CompactionPolicy, Engine, PlacementPolicy, RetentionPolicy, Verify
 from regelate.core.stats import CompactionStats
 from regelate.operations.pacing import AT_ONCE, Pacing, Stop
 from regelate.ports import Clock, Committer, OutputFiles, Reclaimer, RewriteEngine, TableReader, Telemetry
@@ -44,6 +44,8 @@ class CompactCommand:
     through: int | None = None
     earlier_runs: frozenset[str] = frozenset()
     delegate_to: PlacementPolicy | None = None
+    spark: bool = False
+    """Whether a plan that does not fit may be left to Spark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,9 @@ class CompactOutcome:
     stats: CompactionStats | None = None
     snapshot_id: int | None = None
     warnings: tuple[str, ...] = ()
+    engine: Engine = Engine.DUCKDB
+    """Of one that is DELEGATED: what does it; `explanation` says why in a sentence."""
+    explanation: str | None = None
     stopped: Stop | None = None
     """Groups of the plan are left over, because the run was stopped between two of them."""
 

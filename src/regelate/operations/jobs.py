@@ -15,6 +15,7 @@ from itertools import count
 
 from regelate.core.job import MAX_PARTS, NOTHING_DONE, JobRecord, JobState, JobTotals, retry_seconds
 from regelate.core.measures import JobGivenUp
+from regelate.core.policy import Engine
 from regelate.errors import Conflict, NotFound, RegelateError, Unavailable
 from regelate.operations.leasing import Held, kept
 from regelate.operations.pacing import Stop, Watcher
@@ -40,12 +41,25 @@ class JobTools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartDone:
-    """What one part came to: its answer in JSON, and the token of the next part where groups are left over."""
+    """What one part came to: its answer in JSON, and the token of the next part where groups are left over.
+
+    `failed`: how it ended elsewhere, where nothing is tried again.
+    """
 
     answer: str
     did: JobTotals = NOTHING_DONE
     token: str | None = None
     stopped: Stop | None = None
+    failed: RegelateError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """The part runs under Spark, as `remote`: somebody is to look after it in so many seconds."""
+
+    remote: str
+    why: str
+    look_again_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +69,7 @@ class Later:
     seconds: float
 
 
-Work = Callable[[JobRecord, Watcher], PartDone]
+Work = Callable[[JobRecord, Watcher], PartDone | Elsewhere]
 
 
 def submit(tools: JobTools, record: JobRecord) -> JobRecord:
@@ -91,9 +105,15 @@ def worked_on(tools: JobTools, record: JobRecord) -> bool:
 
 
 def running_job(tools: JobTools, lock: str) -> JobRecord | None:
-    """Return the job that a worker is at on this table. One that only waits keeps nobody from compacting at once."""
+    """Return the job that a worker or Spark is at on this table. One that only waits keeps nobody from compacting."""
     job = tools.store.live(lock)
-    return job if job is not None and worked_on(tools, job) else None
+    return job if job is not None and (job.remote is not None or worked_on(tools, job)) else None
+
+
+def look_after(tools: JobTools, record: JobRecord) -> None:
+    """Announce a job that runs elsewhere, once its next look is due: a worker then asks how it stands."""
+    if record.remote is not None and record.not_before_ms <= tools.store.now_ms():
+        _announce(tools, record)
 
 
 def live_job(tools: JobTools, lock: str, *, announce: bool) -> JobRecord | None:
@@ -144,7 +164,8 @@ def give_up(tools: JobTools, job_id: str, part: int, why: str) -> None:
     error = RegelateError("JOB_UNSERVED", why)
 
     def ended(record: JobRecord) -> JobRecord:
-        left = record.state.is_final or record.part != part or worked_on(tools, record)
+        elsewhere = record.remote is not None
+        left = record.state.is_final or record.part != part or elsewhere or worked_on(tools, record)
         return record if left else record.failed(_text(error), tools.store.now_ms())
 
     if tools.store.get(job_id) is None:
@@ -155,12 +176,19 @@ def give_up(tools: JobTools, job_id: str, part: int, why: str) -> None:
 
 
 def run_part(
-    tools: JobTools, job_id: str, part: int, work: Work, *, stopping: Callable[[], bool] = lambda: False
+    tools: JobTools,
+    job_id: str,
+    part: int,
+    work: Work,
+    *,
+    stopping: Callable[[], bool] = lambda: False,
+    at_once: bool = False,
 ) -> Later | None:
     """Run one part of a job, if it is still to be run; return when the message must come again, or None.
 
-    Whatever an error says is stored with the job. Anything else that `work` raises is a bug: the job fails, and the
-    exception goes on to the log.
+    A part that runs elsewhere needs no message: its record says when to look. `at_once`: something has happened to it,
+    so look now. Whatever an error says is stored with the job. Anything else that `work` raises is a bug: the job
+    fails, and the exception goes on to the log.
     """
     record = tools.store.get(job_id)
     if record is None or record.state.is_final:
@@ -170,7 +198,7 @@ def run_part(
             tools.queue.send(record)
         return None
     early = (record.not_before_ms - tools.store.now_ms()) / 1000
-    if early > 0:
+    if early > 0 and not at_once:
         return Later(seconds=early)
     lease = tools.store.acquire(record.lock, f"{job_id}-{uuid.uuid4().hex}", tools.lease_seconds)
     if lease is None:
@@ -193,7 +221,7 @@ class _Part:
         record = changed(self._tools.store, self._job_id, self._started)
         if self._given_up is not None:
             self._tools.telemetry.tell(JobGivenUp(table=record.ident, code=self._given_up.code))
-        if record.state is not JobState.RUNNING:
+        if record.state is not JobState.RUNNING and not _is_elsewhere(record):
             return None
         try:
             done = work(record, self)
@@ -204,6 +232,9 @@ class _Part:
             fault = RegelateError("INTERNAL_ERROR", f"{type(error).__name__}; the log has more")
             self._faulted(fault)
             raise
+        if isinstance(done, Elsewhere):
+            self._change(lambda r: r.placed(done.remote, done.why, self._now(), done.look_again_seconds))
+            return None
         after = self._change(lambda r: self._ended(r, done))
         if after.state is JobState.QUEUED:
             self._tools.queue.send(after)
@@ -223,6 +254,8 @@ class _Part:
         self._given_up = None
         if record.state.is_final:
             return record
+        if _is_elsewhere(record):
+            return record.taken_over(self._held.lease.fence, self._now())
         if record.state is JobState.CANCELLING:
             return record.cancelled(self._now())
         if record.attempts >= self._tools.max_attempts:
@@ -239,6 +272,8 @@ class _Part:
 
     def _ended(self, record: JobRecord, done: PartDone) -> JobRecord:
         now = self._now()
+        if done.failed is not None:
+            return record.failed(_text(done.failed), now)
         if done.stopped is Stop.CANCELLED:
             return record.cancelled(now)
         if done.token is not None and record.state is JobState.CANCELLING:
@@ -255,6 +290,8 @@ class _Part:
         again = (error.retryable or error.code in TRIED_AGAIN) and not self._held.lost.is_set()
 
         def how(record: JobRecord) -> JobRecord:
+            if error.retryable and record.remote is not None:
+                return record.placed(record.remote, record.why, self._now(), retry_seconds(1))
             if again and record.state is JobState.RUNNING and record.attempts < self._tools.max_attempts:
                 return record.retried(_text(error), self._now())
             return record.failed(_text(error), self._now())
@@ -275,6 +312,12 @@ class _Part:
 
     def _now(self) -> int:
         return self._tools.store.now_ms()
+
+
+def _is_elsewhere(record: JobRecord) -> bool:
+    """Say whether Spark is at a job, or may be: a worker that died over its start did not say."""
+    begun = record.remote is not None or (record.engine is Engine.SPARK and record.state is JobState.CANCELLING)
+    return begun and not record.state.is_final
 
 
 def _text(error: RegelateError) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from regelate.core.placement import Placement, PlacementReason, estimate_dollars, place
+from regelate.core.placement import Placement, PlacementReason, estimate_dollars, place, too_much_for_machine
 from regelate.core.plan import CompactionPlan, plan_compaction
-from regelate.core.policy import CompactionPolicy, PlacementPolicy
+from regelate.core.policy import CompactionPolicy, Engine, PlacementPolicy
 from regelate.core.prediction import achieved_ratio
 from regelate.core.table import TableSnapshot
 from regelate.core.waves import next_wave, usable_seconds
 from regelate.errors import Conflict, InvalidRequest, RegelateError, ResourceExhausted
-from regelate.operations.compaction import CompactOutcome, Status
+from regelate.operations.compaction import CompactCommand, CompactOutcome, Status
 from regelate.operations.pacing import Stop
 from regelate.ports import RewriteEngine, TableReader
 
@@ -82,11 +82,23 @@ def check_placement(
     return placement
 
 
-def delegated(plan: CompactionPlan, placement: Placement, worker: PlacementPolicy) -> CompactOutcome:
-    """Return the outcome of a plan that is left to a job, and why.
+def delegated(
+    plan: CompactionPlan, placement: Placement, command: CompactCommand, here: PlacementPolicy
+) -> CompactOutcome | None:
+    """Say who else takes a plan, and why: a worker of this service, Spark, or nobody (None).
 
+    A worker takes what fits into it; Spark what does not, and where there is none a worker takes it in parts.
     Errors: ResourceExhausted TOO_LARGE or TOO_LONG, where no group of it would fit into the worker either.
     """
+    worker = here if command.delegate_to is None else command.delegate_to
+    at_worker = place(plan, worker)
+    if command.spark:
+        why = (at_worker.reason, at_worker.explanation) if at_worker.engine is None else None
+        why = why or too_much_for_machine(plan, command.policy, worker)
+        if why is not None:
+            return _left_to(Engine.SPARK, plan, *why)
+    if command.delegate_to is None or placement.engine is not None:
+        return None
     seconds = usable_seconds(worker.max_in_process_seconds)
     if not next_wave(
         plan.groups,
@@ -96,7 +108,13 @@ def delegated(plan: CompactionPlan, placement: Placement, worker: PlacementPolic
         bytes_left=worker.max_in_process_bytes,
     ):
         raise nothing_fits(plan, worker)
-    return CompactOutcome(status=Status.DELEGATED, reason=placement.reason.value, compacted=False, plan=plan)
+    return _left_to(Engine.DUCKDB, plan, placement.reason, placement.explanation)
+
+
+def _left_to(engine: Engine, plan: CompactionPlan, reason: PlacementReason, why: str) -> CompactOutcome:
+    return CompactOutcome(
+        status=Status.DELEGATED, reason=reason.value, compacted=False, plan=plan, engine=engine, explanation=why
+    )
 
 
 def stopped_before_commit(plan: CompactionPlan, why: Stop) -> CompactOutcome:

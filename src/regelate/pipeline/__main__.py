@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from regelate.pipeline import ingest_job, maintain_job
+from regelate.pipeline import compact_job, ingest_job, maintain_job
 from regelate.pipeline.arguments import Parser
 
 
@@ -13,7 +13,7 @@ def make_parser() -> Parser:
     """Return the parser of all jobs; `run` of its namespace is the job."""
     parser = Parser(prog="python -m regelate.pipeline", description="The data pipeline on Spark.")
     jobs = parser.add_subparsers(metavar="JOB", parser_class=Parser, required=True)
-    for job in (ingest_job, maintain_job):
+    for job in (ingest_job, maintain_job, compact_job):
         job.add(jobs)
     return parser
 

@@ -11,6 +11,13 @@ _CLAIMS: Mapping[str, Any] = {
         "table": "${REGELATE_JOBS_TABLE:-}",
         "queue_url": "${REGELATE_JOBS_QUEUE:-}",
     },
+    "spark": {
+        "run": "${REGELATE_SPARK:-none}",
+        "application_id": "${REGELATE_SPARK_APPLICATION:-}",
+        "role_arn": "${REGELATE_SPARK_ROLE_ARN:-}",
+        "location": "${REGELATE_SPARK_LOCATION:-}",
+        "seconds_between_looks": 60,
+    },
     "auth": "${REGELATE_AUTH:-claims}",
     "tenancy": {"role_arn": "${REGELATE_TENANT_ROLE_ARN:-}"},
     "results": {"location": "${REGELATE_RESULTS:-}"},
@@ -28,6 +35,7 @@ ENVIRONMENTS: Mapping[str, Mapping[str, Any]] = {
     "development": {
         "iceberg": {"compaction": {"min_files_to_compact": 3, "opportunistic_check_interval": 5}},
         "jobs": {"store": "sqlite", "path": "${REGELATE_HOME}/jobs.db"},
+        "spark": {"run": "local", "folder": "${REGELATE_HOME}/spark"},
         "auth": "none",
         "tenants": "*",
         "default_catalog": "local",

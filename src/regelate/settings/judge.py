@@ -106,6 +106,12 @@ def clashes(found: Configuration, environment: str) -> Iterator[Fault]:
     if found.jobs.store == "dynamodb" and DELIVERIES_PER_ATTEMPT * attempts > deliveries:
         most = deliveries // DELIVERIES_PER_ATTEMPT
         yield "jobs.max_attempts", f"({attempts}) must be at most {most}: jobs.max_deliveries is {deliveries}"
+    for key in found.spark.missing():
+        yield f"spark.{key}", f"missing; spark.run {found.spark.run} needs it"
+    if found.spark.run != "none" and found.jobs.store == "none":
+        yield "spark.run", "Spark works on jobs only: set jobs.store"
+    if found.engines.count("duckdb") != 1 or len(set(found.engines)) != len(found.engines):
+        yield "engines", "must be duckdb, and spark beside it or not"
     if found.auth == "none" and environment != "development":
         yield "auth", "none lets every caller be every tenant; it exists in development only"
     yield from _catalog_clashes(found)

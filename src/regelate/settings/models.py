@@ -14,6 +14,7 @@ from regelate.core.policy import GB, MAX_TARGET_BYTES, MB, PlacementPolicy, Veri
 from regelate.errors import NotFound, RegelateError
 from regelate.settings.machine import available_memory_bytes, available_processors
 from regelate.settings.section import Positive, Section
+from regelate.settings.spark import SparkSettings
 from regelate.settings.tenants import LimitSettings, ResultSettings, TenancySettings
 
 HOUR_MS = 3_600_000
@@ -200,7 +201,8 @@ class Configuration(Section):
     sweep: SweepSettings = SweepSettings()
     storage: StorageSettings = StorageSettings()
     jobs: JobSettings = JobSettings()
-    engines: Annotated[tuple[Literal["duckdb"], ...], Field(min_length=1, max_length=1)] = ("duckdb",)
+    spark: SparkSettings = SparkSettings()
+    engines: tuple[Literal["duckdb", "spark"], ...] = ("duckdb", "spark")
 
 
 class Settings(Configuration):

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 
 from regelate.core.job import JobRecord, JobState, JobTotals, Origin
+from regelate.core.policy import Engine
 
 
 def to_json(record: JobRecord) -> str:
@@ -17,6 +18,5 @@ def from_json(text: str) -> JobRecord:
     found = json.loads(text)
     totals = JobTotals(**{**found["totals"], "snapshot_ids": tuple(found["totals"]["snapshot_ids"])})
     known = {name: found[name] for name in JobRecord.__dataclass_fields__ if name in found}
-    return JobRecord(
-        **{**known, "totals": totals, "state": JobState(found["state"]), "origin": Origin(found["origin"])}
-    )
+    kinds = {"state": JobState(found["state"]), "origin": Origin(found["origin"])}
+    return JobRecord(**{**known, **kinds, "totals": totals, "engine": Engine(found.get("engine", Engine.DUCKDB))})

@@ -14,7 +14,10 @@ MAX_POSTPONED_SECONDS = 43_000
 
 
 class SqsQueue:
-    """Implements JobQueue. A message that is sent twice within five minutes arrives once: SQS compares job and part."""
+    """Implements JobQueue. A message that is sent twice within five minutes arrives once: SQS compares job and part.
+
+    Of a job that runs elsewhere every look is another message, so its version counts too.
+    """
 
     def __init__(self, url: str, *, client: Any = None) -> None:
         self._url = url
@@ -27,7 +30,7 @@ class SqsQueue:
                 QueueUrl=self._url,
                 MessageBody=json.dumps({"job_id": record.job_id, "part": record.part}),
                 MessageGroupId=sha256(record.lock.encode()).hexdigest(),
-                MessageDeduplicationId=f"{record.job_id}-{record.part}-{record.attempts}",
+                MessageDeduplicationId=f"{record.job_id}-{record.part}-{record.attempts}{_look(record)}",
             )
 
     def postpone(self, receipt: str, seconds: float) -> None:
@@ -37,3 +40,7 @@ class SqsQueue:
                 ReceiptHandle=receipt,
                 VisibilityTimeout=min(max(int(seconds), 1), MAX_POSTPONED_SECONDS),
             )
+
+
+def _look(record: JobRecord) -> str:
+    return "" if record.remote is None else f"-{record.version}"

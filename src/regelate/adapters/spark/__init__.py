@@ -1,0 +1,1 @@
+"""Where the pipeline's jobs run in Spark: by spark-submit on this machine, or on EMR Serverless."""

@@ -1,0 +1,102 @@
+"""A COMPACT that Spark does in place of this process: what it is asked, where it stands, and what it answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from regelate.core.options import CompactionDefaults
+from regelate.core.policy import Strategy
+
+REMOTE_GRACE_SECONDS = 600.0
+"""How long a run may still be looked for after its time is over: whoever runs it ends it itself, and then says so."""
+ZORDER = "zorder"
+STRATEGIES = (*(s.value for s in Strategy), ZORDER)
+ONLY_HERE = ("max_files", "max_cost", "plan_id", "resume_token", "time_budget_seconds")
+"""Fields of a COMPACT that Spark knows nothing of. A request with one of them stays in this process."""
+
+
+class SparkState(StrEnum):
+    WAITING = "WAITING"
+    """Taken on, and not begun: Spark has no room for it, or is being started."""
+    RUNNING = "RUNNING"
+    ENDED = "ENDED"
+    CANCELLED = "CANCELLED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkRun:
+    """Where a run stands. `answer`: the result of one that ended, None where it left none; `detail` then says why."""
+
+    state: SparkState
+    detail: str = ""
+    answer: Mapping[str, object] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in (SparkState.ENDED, SparkState.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkJobSpec:
+    """One run of the pipeline's job `compact`.
+
+    `name` is the run's own: starting it twice starts it once. `table` is `catalog.namespace.table`; `request` a
+    SparkRequest in JSON; `conf` what Spark must know to find the catalog. `policy` narrows what the run may touch in
+    the object store, None where nothing does.
+    """
+
+    name: str
+    job_id: str
+    created_ms: int
+    table: str
+    request: str
+    conf: Mapping[str, str]
+    timeout_seconds: float
+    policy: str | None = None
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return ("compact", "--table", self.table, "--request", self.request, "--quiet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkRequest:
+    """What the pipeline is asked: the fields of COMPACT as they came, and the config layer beneath them.
+
+    `strict`: the job compares the rows before and after, and goes back where they differ. `retention_hours` None leaves
+    it to the table's properties.
+    """
+
+    fields: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    defaults: CompactionDefaults = field(default_factory=CompactionDefaults)
+    strict: bool = False
+    expires: bool = True
+    retention_hours: float | None = None
+
+    def as_json(self) -> str:
+        layer = {name: getattr(self.defaults, name) for name in CompactionDefaults.__dataclass_fields__}
+        return json.dumps(
+            {
+                "fields": dict(self.fields),
+                "defaults": layer,
+                "strict": self.strict,
+                "expires": self.expires,
+                "retention_hours": self.retention_hours,
+            },
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def of_json(cls, text: str) -> SparkRequest:
+        """Read what `as_json` wrote. Raises ValueError for anything else."""
+        found = json.loads(text)
+        if not isinstance(found, dict) or set(found) - set(cls.__dataclass_fields__):
+            raise ValueError("is no request of the service")
+        try:
+            return cls(**{**found, "defaults": CompactionDefaults(**found.get("defaults", {}))})
+        except TypeError as error:
+            raise ValueError(f"is no request of the service: {error}") from None

@@ -1,0 +1,121 @@
+"""A part of a job that Spark does: start it, look after it until it is over, and take its answer for ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from regelate.core.job import NOTHING_DONE, JobRecord, JobState, JobTotals
+from regelate.core.spark_job import REMOTE_GRACE_SECONDS, SparkJobSpec, SparkRun, SparkState
+from regelate.errors import RegelateError
+from regelate.operations.jobs import Elsewhere, PartDone
+from regelate.operations.pacing import Stop
+from regelate.ports_jobs import SparkJobs
+
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """`start_seconds`: until a run that waits is given up; `run_seconds`: until one that runs is."""
+
+    start_seconds: float
+    run_seconds: float
+    look_again_seconds: float
+
+
+def spark_part(
+    spark: SparkJobs,
+    record: JobRecord,
+    spec: Callable[[], SparkJobSpec],
+    patience: Patience,
+    *,
+    now_ms: int,
+    why: str,
+    settle: Callable[[Answer], None],
+) -> PartDone | Elsewhere:
+    """Do what is next for a run: start it, cancel it, or see where it stands. `settle` completes its answer.
+
+    A run that failed is not tried again: DELEGATION_FAILED, DELEGATION_TIMEOUT, or the code that it answered itself.
+    Errors: Unavailable, where Spark could not be asked: the next look will.
+    """
+    stays = Elsewhere(
+        remote=record.remote or spark.start(spec()), why=why, look_again_seconds=patience.look_again_seconds
+    )
+    cancelling = record.state is JobState.CANCELLING
+    if record.remote is None and not cancelling:
+        return stays
+    waited = (now_ms - record.remote_ms) / 1000 if record.remote_ms else 0.0
+    if waited > patience.run_seconds + REMOTE_GRACE_SECONDS:  # before the look, which may never succeed
+        return _timeout(spark, stays.remote, f"has not ended after {waited:,.0f} s")
+    run = spark.look(stays.remote)
+    if run.is_over:
+        return _over(run, record, cancelling, settle)
+    if cancelling:
+        spark.cancel(stays.remote)
+    elif run.state is SparkState.WAITING and waited > patience.start_seconds:
+        return _timeout(spark, stays.remote, f"has not begun after {waited:,.0f} s")
+    elif waited > patience.run_seconds:
+        return _timeout(spark, stays.remote, f"has not ended after {waited:,.0f} s")
+    return stays
+
+
+def _over(run: SparkRun, record: JobRecord, cancelling: bool, settle: Callable[[Answer], None]) -> PartDone:
+    if run.answer is None and (cancelling or run.state is SparkState.CANCELLED):
+        return PartDone(answer="null", stopped=Stop.CANCELLED)
+    if run.answer is None:
+        told = f"the Spark job {record.remote} ended without a result: {run.detail or 'nobody knows why'}"
+        return _failed(RegelateError("DELEGATION_FAILED", told, status=502, run=record.remote))
+    if run.answer.get("success") is not True:
+        return _failed(_refusal(run.answer))
+    answer = _as_compact(run.answer)
+    settle(answer)
+    return PartDone(answer=json.dumps(answer), did=_totals(answer))
+
+
+def _failed(error: RegelateError) -> PartDone:
+    return PartDone(answer="null", failed=error)
+
+
+def _as_compact(found: Mapping[str, Any]) -> Answer:
+    """Return the pipeline's result as COMPACT's answer; the names are the same."""
+    changed = bool(found["compacted"])
+    return {
+        "compacted": changed,
+        "status": found["status"],
+        "reason": found["reason"],
+        "snapshot_id": found["snapshot_after"] if changed else None,
+        "stats": found["stats"],
+        "warnings": list(found["warnings"]),
+    }
+
+
+def _totals(answer: Answer) -> JobTotals:
+    stats = answer["stats"]
+    if not answer["compacted"]:
+        return NOTHING_DONE
+    return JobTotals(
+        files_compacted=stats["files_compacted"],
+        files_added=stats["files_added"],
+        bytes_saved=stats["bytes_saved"],
+        rows=stats["rows"],
+        snapshot_ids=(answer["snapshot_id"],),
+    )
+
+
+def _refusal(found: Mapping[str, Any]) -> RegelateError:
+    """Return what the job said as an error of ours."""
+    error = found["error"]
+    return RegelateError(
+        error["code"], error["message"], status=502, retryable=error["retryable"], **error.get("details", {})
+    )
+
+
+def _timeout(spark: SparkJobs, run_id: str, what: str) -> PartDone:
+    with suppress(RegelateError):  # whether it can be ended or not: a commit of its own is judged by the table
+        spark.cancel(run_id)
+    told = f"the Spark job {run_id} {what} and was given up"
+    return _failed(RegelateError("DELEGATION_TIMEOUT", told, status=504, run=run_id))

@@ -1,0 +1,80 @@
+"""The job that the service asks for when it leaves a COMPACT to Spark: its fields in, its names in the answer."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from regelate.core.option_values import partition_filters, sort_fields
+from regelate.core.spark_job import ZORDER, SparkRequest
+from regelate.pipeline.arguments import add_common, reader
+from regelate.pipeline.maintain import Job, maintain
+from regelate.pipeline.options import Layout, Rewrite, size_options
+from regelate.pipeline.proof import Proof
+from regelate.pipeline.result import Result
+from regelate.pipeline.running import run
+from regelate.pipeline.steps import StepName, Upkeep
+from regelate.pipeline.tables import SparkTable
+from regelate.pipeline.terminal import Terminal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NEEDS_SPARK = 3
+"""From this format version on the service cannot expire snapshots, so the job does."""
+
+
+def add(jobs: Any) -> None:
+    """Add the job to the parser."""
+    parser = jobs.add_parser("compact", help="what the service leaves to Spark", description=__doc__)
+    add_common(parser)
+    parser.add_argument(
+        "--request", required=True, type=reader(SparkRequest.of_json), metavar="JSON", help="written by the service"
+    )
+    parser.set_defaults(run=main)
+
+
+def rewrite_of(request: SparkRequest) -> Rewrite:
+    """Return what rewrite_data_files is asked for. Errors: InvalidRequest."""
+    fields: Mapping[str, Any] = request.fields
+    layout = Layout(fields.get("strategy") or Layout.BINPACK)
+    order = sort_fields(fields["sort_order"]) if fields.get("sort_order") else ()
+    sizes = size_options(fields.get("target_file_size_mb"), None)
+    return Rewrite(
+        layout=layout,
+        sort=order if layout is Layout.SORT else (),
+        zorder=tuple(f.column for f in order) if layout == ZORDER else (),
+        where=fields.get("where"),
+        selection=fields.get("selection"),
+        partition_filters=tuple(dict(wanted) for wanted in partition_filters(fields.get("partition_filter"))),
+        force=bool(fields.get("force", False)),
+        options={**sizes, **{name: _text(value) for name, value in (fields.get("options") or {}).items()}},
+        defaults=request.defaults,
+    )
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def job_of(request: SparkRequest, format_version: int) -> Job:
+    """Return the maintenance job that a request comes to on a table of this format version."""
+    expires = request.expires and format_version >= NEEDS_SPARK
+    return Job(
+        rewrite=rewrite_of(request),
+        steps=(StepName.REWRITE, *((StepName.EXPIRE,) if expires else ())),
+        upkeep=replace(Upkeep(), retention_hours=request.retention_hours),
+        proof=Proof(rollback=True) if request.strict else None,
+    )
+
+
+def _work(spark: SparkSession, args: argparse.Namespace, terminal: Terminal) -> Result:
+    table = SparkTable(spark, args.table)
+    return maintain(table, job_of(args.request, table.format_version), terminal)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Compact one table and return the exit code."""
+    return run("compact", args, _work)

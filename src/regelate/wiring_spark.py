@@ -1,0 +1,259 @@
+"""What is left to Spark, wired: where its jobs run, how it finds the catalog, and what its answer becomes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from regelate.core.job import JobRecord
+from regelate.core.options import CompactOptions
+from regelate.core.policy import Engine, RetentionPolicy
+from regelate.core.session_policy import spark_policy
+from regelate.core.spark_job import ONLY_HERE, ZORDER, SparkJobSpec, SparkRequest
+from regelate.errors import InvalidRequest, NotAllowed, RegelateError, Unsupported
+from regelate.operations.delegating import Answer, Patience, spark_part
+from regelate.operations.jobs import Elsewhere, PartDone
+from regelate.tenancy import Address
+
+if TYPE_CHECKING:
+    from regelate.adapters.iceberg.session import TableSession
+    from regelate.operations.jobs import JobTools
+    from regelate.pipeline.session import Lake
+    from regelate.ports import Clock, Telemetry
+    from regelate.ports_jobs import SparkJobs
+    from regelate.settings import CatalogSettings, Settings
+
+log = logging.getLogger(__name__)
+ASKED = "the request asks for Spark"
+_FAMILIES = ("client.", "glue.", "header.", "rest.", "s3.")
+_PLAIN = ("credential", "oauth2-server-uri", "prefix", "scope", "token")
+"""Properties of a catalog that PyIceberg and Iceberg's Java call by the same name."""
+
+
+class Parts(Protocol):
+    """What delegation takes from the Application."""
+
+    settings: Settings
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def telemetry(self) -> Telemetry: ...
+    @property
+    def jobs(self) -> JobTools | None: ...
+    @property
+    def spark(self) -> SparkJobs: ...
+    @property
+    def has_spark(self) -> bool: ...
+    def _spark_spec(self, record: JobRecord) -> SparkJobSpec: ...
+    def _settle(self, record: JobRecord, answer: Answer) -> None: ...
+    def _session(self, address: Address) -> AbstractContextManager[TableSession]: ...
+    def _retention(self, session: TableSession, hours: object, *, hours_field: str) -> RetentionPolicy: ...
+
+
+class Delegating:
+    """Mixed into `wiring.Application`."""
+
+    @property
+    def has_spark(self: Parts) -> bool:
+        """Say whether this deployment can leave a table to Spark."""
+        if "spark" not in self.settings.engines or self.settings.spark.run == "none" or self.jobs is None:
+            return False
+        return self.settings.spark.run != "local" or importlib.util.find_spec("pyspark") is not None
+
+    @property
+    def engines(self: Parts) -> tuple[str, ...]:
+        """Return the engines that a COMPACT may be given to here."""
+        return tuple(e.value for e in Engine if e is Engine.DUCKDB or self.has_spark)
+
+    @cached_property
+    def spark(self: Parts) -> SparkJobs:
+        """Where Spark's jobs run."""
+        from regelate.pipeline.package import pack
+
+        found = self.settings.spark
+        if found.run == "emr-serverless":
+            from regelate.adapters.spark.emr_serverless import EmrServerless
+
+            return EmrServerless(found.application_id or "", found.role_arn or "", found.location or "", pack=pack)
+        from regelate.adapters.spark.local import LocalSpark
+
+        home = importlib.util.find_spec("pyspark")
+        if home is None or home.origin is None:
+            raise _no_spark()
+        return LocalSpark(
+            Path(found.folder or ""),
+            spark_home=Path(home.origin).parent,
+            environ=_environment(Path(home.origin).parent),
+            pack=pack,
+            kept_seconds=self.settings.jobs.retention_hours * 3600,
+        )
+
+    def spark_is_asked_for(self: Parts, options: Mapping[str, Any]) -> str | None:
+        """Return why a request goes to Spark before anything is planned, None where it does not.
+
+        Errors: InvalidRequest INVALID_FIELD for fields that only this process understands; Unsupported
+        ENGINE_UNAVAILABLE.
+        """
+        engine, layout = options.get("engine"), options.get("strategy")
+        if layout == ZORDER and engine == Engine.DUCKDB:
+            raise InvalidRequest("INVALID_FIELD", "strategy: zorder needs engine spark", field="strategy")
+        if engine != Engine.SPARK and layout != ZORDER:
+            return None
+        clashing = [name for name in ONLY_HERE if options.get(name) is not None]
+        if clashing:
+            raise InvalidRequest("INVALID_FIELD", f"{clashing[0]}: Spark knows nothing of it", field=clashing[0])
+        if options.get("dry_run"):  # the files are chosen by the same rule, whoever rewrites them
+            if layout == ZORDER:
+                raise InvalidRequest("INVALID_FIELD", "dry_run: zorder is planned in Spark only", field="dry_run")
+            return None
+        if not self.has_spark:
+            raise _no_spark()
+        return ASKED if engine == Engine.SPARK else "strategy zorder is Spark's alone"
+
+    def may_go_to_spark(self: Parts, options: Mapping[str, Any]) -> bool:
+        """Say whether a request that does not fit here could be left to Spark."""
+        asked_for_here = options.get("engine") == Engine.DUCKDB or options.get("dry_run")
+        return self.has_spark and not asked_for_here and all(options.get(name) is None for name in ONLY_HERE)
+
+    def spark_part(self: Parts, record: JobRecord, why: str) -> PartDone | Elsewhere:
+        """Do what is next for a job that Spark runs."""
+        found = self.settings.spark
+        return spark_part(
+            self.spark,
+            record,
+            lambda: self._spark_spec(record),
+            Patience(
+                start_seconds=found.start_minutes * 60,
+                run_seconds=found.timeout_minutes * 60,
+                look_again_seconds=found.seconds_between_looks,
+            ),
+            now_ms=self.clock.now_ms() if self.jobs is None else self.jobs.store.now_ms(),
+            why=why,
+            settle=lambda answer: self._settle(record, answer),
+        )
+
+    def _spark_spec(self: Parts, record: JobRecord) -> SparkJobSpec:
+        options: Mapping[str, Any] = json.loads(record.options)
+        found, catalog = self.settings.spark, self.settings.catalogs[record.catalog]
+        shaping = {name: options[name] for name in CompactOptions.__dataclass_fields__ if options.get(name) is not None}
+        request = SparkRequest(
+            fields=shaping,
+            defaults=replace(self.settings.compaction_defaults, max_files=None),
+            strict=(options.get("verify") or self.settings.verify.value) == "strict",
+            expires=bool(options.get("expire_snapshots", True)),
+            retention_hours=options.get("snapshot_retention_hours"),
+        )
+        policy = None
+        if found.run == "emr-serverless" and catalog.multi_tenant:
+            policy = spark_policy(
+                record.tenant_id, catalog.properties["warehouse"], found.location or "",
+                partition=self.settings.tenancy.partition,
+            )  # fmt: skip
+        return SparkJobSpec(
+            name=f"{record.job_id}-{record.created_ms}",
+            job_id=record.job_id,
+            created_ms=record.created_ms,
+            table=f"{record.catalog}.{record.ident}",
+            request=request.as_json(),
+            conf=_conf(self.settings, record.catalog, catalog),
+            timeout_seconds=found.timeout_minutes * 60,
+            policy=policy,
+        )
+
+    def _settle(self: Parts, record: JobRecord, answer: Answer) -> None:
+        """Expire snapshots as after a COMPACT of our own; the rewrite has landed, so nothing here may fail it."""
+        options: Mapping[str, Any] = json.loads(record.options)
+        if not answer["compacted"] or not options.get("expire_snapshots", True):
+            return
+        from regelate.operations.expire import expire_after_commit
+
+        address = Address(tenant_id=record.tenant_id, catalog=record.catalog, ident=record.ident, table=record.table)
+        try:
+            with self._session(address) as session:
+                hours = options.get("snapshot_retention_hours")
+                retention = self._retention(session, hours, hours_field="snapshot_retention_hours")
+                done = expire_after_commit(session.committer, session.reclaimer, self.clock, retention)
+        except Unsupported:  # format version 3: the job has expired them itself
+            return
+        except (NotAllowed, RegelateError) as error:
+            answer["warnings"].append(f"snapshots were not expired: {error}")
+            return
+        answer["stats"] |= {
+            "snapshots_expired": len(done.snapshot_ids),
+            "bytes_freed": done.bytes_freed,
+            "bytes_quarantined": done.bytes_quarantined,
+            "undo_id": done.undo_id,
+        }
+
+
+def _no_spark() -> Unsupported:
+    return Unsupported(
+        "ENGINE_UNAVAILABLE",
+        "this deployment has no Spark: set spark.run in config.json, and for local install regelate[spark]",
+        engine="spark",
+    )
+
+
+def _environment(spark_home: Path) -> dict[str, str]:
+    """Return what spark-submit gets: this Python for the driver, and a Java that Spark runs on."""
+    from regelate.pipeline.session import java_home
+
+    java, options = java_home(os.environ)
+    told = {"SPARK_HOME": str(spark_home), "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    if java is not None:
+        told["JAVA_HOME"] = java
+    if options:
+        told["SPARK_SUBMIT_OPTS"] = options
+    return {**os.environ, **told}
+
+
+def _conf(settings: Settings, name: str, catalog: CatalogSettings) -> dict[str, str]:
+    """Return Spark's configuration for a catalog of ours."""
+    from regelate.pipeline.session import Launch, Target, spark_conf
+
+    found = settings.spark
+    conf = dict(found.conf)
+    if found.run == "emr-serverless":
+        conf = {
+            "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON": found.python,
+            "spark.emr-serverless.driverEnv.PYSPARK_PYTHON": found.python,
+            "spark.executorEnv.PYSPARK_PYTHON": found.python,
+            **conf,
+        }
+    target = Target.EMR if found.run == "emr-serverless" else Target.LOCAL
+    return spark_conf(lake_of(name, catalog), Launch(target=target, conf=conf))
+
+
+def lake_of(name: str, catalog: CatalogSettings) -> Lake:
+    """Return a catalog of config.json as the pipeline names it. Errors: Unsupported ENGINE_UNAVAILABLE."""
+    from regelate.pipeline.session import CatalogKind, Lake
+
+    given = dict(catalog.properties)
+    uri, warehouse = given.get("uri"), given.get("warehouse")
+    same = {key: value for key, value in given.items() if key in _PLAIN or key.startswith(_FAMILIES)}
+    region = given.get("client.region") or given.get("s3.region") or given.get("glue.region")
+    if region is not None:
+        same["client.region"] = region
+    if "s3.endpoint" in same:
+        same["s3.path-style-access"] = "true"
+    if warehouse is not None and ":/" not in warehouse:
+        warehouse = Path(warehouse).absolute().as_uri()
+    if catalog.type == "sql":
+        if uri is None or not uri.startswith("sqlite:///"):
+            told = f"Spark cannot reach the catalog {name!r}: of catalogs in a database it is given SQLite only"
+            raise Unsupported("ENGINE_UNAVAILABLE", told, engine="spark")
+        uri = str(Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute())
+        if warehouse is not None and warehouse.startswith("s3"):
+            same["io-impl"] = "org.apache.iceberg.aws.s3.S3FileIO"
+    kinds = {"sql": CatalogKind.SQLITE, "rest": CatalogKind.REST, "glue": CatalogKind.GLUE}
+    return Lake(name=name, kind=kinds[catalog.type], uri=uri, warehouse=warehouse, properties=same)
