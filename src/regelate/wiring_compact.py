@@ -97,7 +97,7 @@ class Compacting:
         """
         what = {name: value for name, value in options.items() if name not in HOW}
         part = _part(what, options.get("resume_token"), idempotency_key)
-        why = self.spark_is_asked_for(what)
+        why = self.spark_is_asked_for(options)
         if why is not None:
             return self._left_to_spark(address, part, Origin.REQUEST, "ENGINE", why)
         spark = may_delegate and part.part == 1 and self.may_go_to_spark(options)

@@ -232,6 +232,7 @@ class Jobs:
 
     def give_up_job(self: Parts, job_id: str, part: int, why: str) -> None:
         give_up(self._jobs_or_refuse(), job_id, part, why)
+
     def _done_here(self: Parts, record: JobRecord, pacing: Pacing) -> PartDone | Elsewhere:
         """Run the part in this process, or start it in Spark where it turns out to be Spark's."""
         part = _part(record)

@@ -19,7 +19,7 @@ from regelate.core.options import CompactOptions
 from regelate.core.policy import Engine, RetentionPolicy
 from regelate.core.session_policy import spark_policy
 from regelate.core.spark_job import ONLY_HERE, ZORDER, SparkJobSpec, SparkRequest
-from regelate.errors import InvalidRequest, NotAllowed, RegelateError, Unsupported
+from regelate.errors import InvalidRequest, RegelateError, Unavailable, Unsupported
 from regelate.operations.delegating import Answer, Patience, spark_part
 from regelate.operations.jobs import Elsewhere, PartDone
 from regelate.tenancy import Address
@@ -54,6 +54,8 @@ class Parts(Protocol):
     def spark(self) -> SparkJobs: ...
     @property
     def has_spark(self) -> bool: ...
+    def _jobs_or_refuse(self) -> JobTools: ...
+    def run_job(self, job_id: str, part: int, *, at_once: bool = False) -> float | None: ...
     def _spark_spec(self, record: JobRecord) -> SparkJobSpec: ...
     def _settle(self, record: JobRecord, answer: Answer) -> None: ...
     def _session(self, address: Address) -> AbstractContextManager[TableSession]: ...
@@ -142,6 +144,20 @@ class Delegating:
             settle=lambda answer: self._settle(record, answer),
         )
 
+    def spark_run_changed(self: Parts, run_id: str) -> str | None:
+        """Look after the job of a run that has another state; return its id, None for a run that is none of ours.
+
+        Errors: Unavailable JOB_BUSY where somebody else is looking just now: he may have seen the state before.
+        """
+        tools = self._jobs_or_refuse()
+        job_id = self.spark.job_of(run_id)
+        record = None if job_id is None else tools.store.get(job_id)
+        if record is None or record.remote != run_id:
+            return None
+        if self.run_job(record.job_id, record.part, at_once=True) is not None:
+            raise Unavailable("JOB_BUSY", f"somebody is looking after {job_id}; ask again")
+        return job_id
+
     def _spark_spec(self: Parts, record: JobRecord) -> SparkJobSpec:
         options: Mapping[str, Any] = json.loads(record.options)
         found, catalog = self.settings.spark, self.settings.catalogs[record.catalog]
@@ -185,7 +201,7 @@ class Delegating:
                 done = expire_after_commit(session.committer, session.reclaimer, self.clock, retention)
         except Unsupported:  # format version 3: the job has expired them itself
             return
-        except (NotAllowed, RegelateError) as error:
+        except RegelateError as error:
             answer["warnings"].append(f"snapshots were not expired: {error}")
             return
         answer["stats"] |= {

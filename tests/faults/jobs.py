@@ -86,11 +86,12 @@ class JobStack(Stack):
 
     application: SlowApplication
 
-    def __init__(self, folder: Path, **jobs: object) -> None:
+    def __init__(self, folder: Path, *, spark: Mapping[str, object] | None = None, **jobs: object) -> None:
         self.folder = folder / "lake"
         self.folder.mkdir(parents=True)
         config = folder / "config.json"
         section = {"auth": "none", "tenants": "*", "catalogs": {"local": LOCAL_CATALOG}, "jobs": {**JOBS, **jobs}}
+        section |= {} if spark is None else {"spark": spark}
         config.write_text(json.dumps({"environments": {"development": section}}))
         self.environ = {"REGELATE_CONFIG": str(config), "REGELATE_HOME": str(self.folder)}
         self.application = SlowApplication(load_settings(self.environ))

@@ -29,6 +29,8 @@ def dispatch(
         return handle_batch(request, context, provider, lambda body, name: _asked(body, name, context, provider))
     if envelope is Envelope.RULE:
         return _of_rule(request, context, provider)
+    if envelope is Envelope.SPARK:
+        return _spark_run_changed(request, provider)
     caller = caller_of(request, context, envelope)
     if envelope is Envelope.DIRECT:
         return answer(provider, lambda _: request, _parse, caller).fitting(max_answer_bytes, caller).made
@@ -46,6 +48,12 @@ def _of_rule(event: Event, context: object, provider: Provider) -> dict[str, Any
     if made["success"] is False:
         raise Unserved(f"{made['error']['code']}: {made['error']['message']}")
     return made
+
+
+def _spark_run_changed(event: Event, provider: Provider) -> dict[str, Any]:
+    """Look after the job that a Spark run was started for; a run of somebody else's is passed over."""
+    job_id = provider().spark_run_changed(event["detail"]["jobRunId"])
+    return {"success": True, "job_id": job_id}
 
 
 def _asked(request: Mapping[str, object], name: str, context: object, provider: Provider) -> dict[str, Any]:

@@ -14,12 +14,14 @@ from regelate.entrypoints.body import too_large
 from regelate.errors import InvalidRequest
 
 Event = Mapping[str, Any]
+_EMR = "aws.emr-serverless"
 _TENANT_CLAIMS = ("custom:tenant_id", "tenant_id")
 
 
 class Envelope(Enum):
     """`V1`: API Gateway REST, and the three keys {httpMethod, path, body}; `V2`: HTTP API and function URL. `RULE`: an
-    EventBridge event whose `detail` is a request; `BATCH`: messages of SQS.
+    EventBridge event whose `detail` is a request; `BATCH`: messages of SQS; `SPARK`: EventBridge says that a run of EMR
+    Serverless has another state.
     """
 
     V1 = "v1"
@@ -27,6 +29,7 @@ class Envelope(Enum):
     DIRECT = "direct"
     RULE = "rule"
     BATCH = "batch"
+    SPARK = "spark"
 
 
 def recognise(event: object) -> tuple[Envelope, Event]:
@@ -43,6 +46,10 @@ def recognise(event: object) -> tuple[Envelope, Event]:
         return Envelope.BATCH, event
     if "detail-type" in event:
         detail = event.get("detail")
+        if event.get("source") == _EMR:
+            if not isinstance(_at(event, "detail", "jobRunId"), str):
+                raise _unknown("the `detail` of EMR's event must name a job run")
+            return Envelope.SPARK, event
         if not isinstance(detail, Mapping) or not isinstance(detail.get("operation"), str):
             raise _unknown("the `detail` of a rule's event must be a request")
         return Envelope.RULE, event

@@ -88,7 +88,7 @@ def _as_compact(found: Mapping[str, Any]) -> Answer:
         "status": found["status"],
         "reason": found["reason"],
         "snapshot_id": found["snapshot_after"] if changed else None,
-        "stats": found["stats"],
+        "stats": None if found["stats"] is None else dict(found["stats"]),
         "warnings": list(found["warnings"]),
     }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from regelate.errors import Unavailable
 
 TOLD_CHARACTERS = 500
 _LOG_TAIL_BYTES = 20_000
+_SPARKS_ERROR = re.compile(r"\bERROR\b|Exception\b|^Error:|^Exception in ")
 Pack = Callable[[Path], tuple[Path, ...]]
 """Writes the pipeline's zip and its programs into a folder and returns their paths, the zip first."""
 
@@ -81,7 +83,7 @@ class LocalSpark:
 
     def look(self, run_id: str) -> SparkRun:
         home = self._folder / run_id
-        self._reap(run_id)
+        killed = self._reaped(run_id)
         if not home.is_dir():
             return SparkRun(state=SparkState.ENDED, detail="there is no such run on this machine")
         with _claimed(home) as claim:
@@ -92,7 +94,7 @@ class LocalSpark:
                 return SparkRun(state=SparkState.ENDED, answer=json.loads(result.read_text(encoding="utf-8")))
             if cancelled:
                 return SparkRun(state=SparkState.CANCELLED)
-            return SparkRun(state=SparkState.ENDED, detail=_last_words(home / "log.txt"))
+            return SparkRun(state=SparkState.ENDED, detail=_last_words(home / "log.txt") or killed)
 
     def cancel(self, run_id: str) -> None:
         """End the processes, the second time without asking. What is committed stays."""
@@ -108,12 +110,17 @@ class LocalSpark:
     def job_of(self, run_id: str) -> str | None:
         return run_id.rpartition("-")[0] or None
 
-    def _reap(self, run_id: str) -> None:
-        """Let a child that has ended go; one of another process is init's."""
+    def _reaped(self, run_id: str) -> str:
+        """Let a child that has ended go, and say how it did; one of another process is init's."""
         with self._lock:
             child = self._children.get(run_id)
-            if child is not None and child.poll() is not None:
-                del self._children[run_id]
+            code = None if child is None else child.poll()
+            if code is None:
+                return "its process was ended from outside"
+            del self._children[run_id]
+        return (
+            f"its process was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
+        )
 
     def _prune(self) -> None:
         if not self._folder.is_dir():
@@ -161,12 +168,13 @@ def _escaped(text: str) -> str:
 
 
 def _last_words(log: Path) -> str:
-    """Return what a job said last: its own error where there is one, else the last line of Spark's."""
+    """Return what a job said of its end: its own error where there is one, else Spark's; empty for neither."""
     try:
         with log.open("rb") as file:
             file.seek(max(log.stat().st_size - _LOG_TAIL_BYTES, 0))
-            lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+            lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
     except OSError:
         return ""
     own = [line for line in lines if line.startswith("error: ")]
-    return (own or lines or ["its log is empty"])[-1][:TOLD_CHARACTERS]
+    spark = [line for line in lines if _SPARKS_ERROR.search(line)]
+    return (own or spark or [""])[-1][:TOLD_CHARACTERS]

@@ -170,6 +170,7 @@ def compact(args: argparse.Namespace) -> int:
         "snapshot_retention_hours": args.retention_hours,
         "idempotency_key": args.idempotency_key,
         "async": args.run_async or None,
+        "engine": args.engine,
         "time_budget_seconds": args.time_budget_seconds,
         "resume_token": args.resume_token,
     }

@@ -90,6 +90,7 @@ FLAGS: Mapping[str, str] = {
     "sort_order": "--sort",
     "sql": "--sql",
     "strategy": "--strategy",
+    "engine": "--engine",
     "table": "NS.TABLE",
     "target_file_size_mb": "--target-file-size-mb",
     "tenant_id": "--tenant",

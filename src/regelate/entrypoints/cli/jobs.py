@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any, cast
 
+from regelate.core.job import LIVE
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
 from regelate.entrypoints.cli.faults import DONE, FAILED, exit_code, usage
@@ -39,6 +41,8 @@ def submitted(args: argparse.Namespace, answer: Answer) -> int:
             return exit_code(answer)
         at_it = answer["reason"] == "JOB_RUNNING"
         screen.say(f"{'A job is at it already' if at_it else 'Submitted'}: {answer['job_id']}")
+        if answer["engine"] == "spark":
+            screen.say(f"Spark does it: {answer['explanation']}.")
         screen.say("`regelate serve` works it off if it is running, `regelate jobs run` does it here.", style="dim")
     return exit_code(answer)
 
@@ -66,11 +70,16 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Run what is due, part by part, until nothing is."""
+    """Run what is due, part by part, until nothing is and Spark is at none."""
     door, parts = Door(args), 0
     door.application._jobs_or_refuse()
-    while door.application.run_due_job(stopping=threading.Event()):
-        parts += 1
+    while True:
+        if door.application.run_due_job(stopping=threading.Event()):
+            parts += 1
+        elif any(job["run"] is not None and job["state"] in LIVE for job in door.application.recent_jobs(LISTED)):
+            time.sleep(door.application.settings.spark.seconds_between_looks)
+        else:
+            break
     if args.json:
         screen.put_json({"parts_run": parts})
     else:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from regelate import __version__
+from regelate.core.spark_job import STRATEGIES
 from regelate.entrypoints.cli import texts
 
 USAGE = 2
@@ -178,6 +179,7 @@ def _compaction(commands: Any) -> None:
     compact.add_argument(
         "--time-budget-seconds", type=reader(float), metavar="S", help="commit what is done by then, and begin no more"
     )
+    compact.add_argument("--engine", choices=("auto", "duckdb", "spark"), help="spark makes a job that Spark does")
     compact.add_argument("--resume-token", metavar="TOKEN", help="take up what an earlier one left over in its time")
     plan = _command(commands, "plan", "show what compact would do, and change nothing")
     for parser in (compact, plan):
@@ -190,9 +192,9 @@ def _add_policy(parser: Parser) -> None:
     parser.add_argument("--max-files", type=reader(texts.whole(1)), metavar="N", help="rewrite at most so many files")
     _append(parser, "--partition", "K=V", texts.partition_values, "month=2025-01[,region=eu]")
     parser.add_argument("--where", metavar="FILTER", help='only files that may hold such rows, for example "id > 5"')
-    parser.add_argument("--strategy", choices=("binpack", "sort"))
+    parser.add_argument("--strategy", choices=STRATEGIES, help="zorder is Spark's alone")
     parser.add_argument("--selection", choices=("small-files", "time-series", "partition"))
-    _append(parser, "--sort", "ORDER", texts.sort_field, "'column [desc] [nulls last]' for --strategy sort")
+    _append(parser, "--sort", "ORDER", texts.sort_field, "'column [desc] [nulls last]', for sort and zorder")
     _append(parser, "--option", "K=V", texts.pair, "an option of Iceberg's, such as min-input-files=2")
     parser.add_argument("--max-cost", type=reader(float), metavar="DOLLARS", help="refuse a dearer run on Lambda")
 

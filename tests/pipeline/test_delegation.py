@@ -1,0 +1,140 @@
+"""COMPACT left to Spark, for real: the API, a worker, spark-submit, Iceberg, and back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from regelate.entrypoints.job_workers import JobWorkers
+from regelate.handler import make_handler
+from regelate.settings import load_settings
+from regelate.wiring import Application
+from tests.entrypoints.fakes import LambdaContext
+from tests.pipeline.conftest import JARS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from regelate.pipeline.names import TableName
+    from tests.lake import Lake
+
+pytestmark = pytest.mark.spark
+SECONDS = 120.0
+Fields = Mapping[str, Any]
+
+
+class Service:
+    """The service over the lake that Spark shares, with jobs of its own and a thread that works on them."""
+
+    def __init__(self, lake: Lake, folder: Path) -> None:
+        self.spark_folder = folder / "spark"
+        section = {
+            "auth": "none", "tenants": "*", "default_catalog": "local",
+            "catalogs": {"local": dict(lake.application.settings.catalogs["local"].properties)},
+            "jobs": {"store": "sqlite", "path": str(folder / "jobs.db")},
+            "spark": {
+                "run": "local", "folder": str(self.spark_folder), "seconds_between_looks": 0.1,
+                "conf": {**JARS, "spark.driver.memory": "1g"},
+            },
+        }  # fmt: skip
+        config = folder / "config.json"
+        config.write_text(json.dumps({"environments": {"development": section}}))
+        self.application = Application(load_settings({"REGELATE_CONFIG": str(config)}))
+        self._handler = make_handler(lambda: self.application)
+        self.workers = JobWorkers(self.application)
+
+    def ask(self, operation: str, **fields: object) -> dict[str, Any]:
+        made = self._handler({"operation": operation, "tenant_id": "default", **fields}, LambdaContext())
+        assert made["success"], made
+        return made
+
+    def until(self, job_id: str, seen: Callable[[Fields], bool]) -> Fields:
+        """Ask how a job stands until it is seen as wanted."""
+        given_up = time.monotonic() + SECONDS
+        while time.monotonic() < given_up:
+            told = self.ask("JOB_STATUS", job_id=job_id)
+            if seen(told):
+                return told
+            threading.Event().wait(0.05)
+        raise AssertionError(f"it never came to that: {told}")
+
+    def ended(self, job_id: str) -> Fields:
+        return self.until(job_id, lambda told: told["state"] in ("SUCCEEDED", "FAILED", "CANCELLED"))
+
+
+@pytest.fixture
+def service(lake: Lake, spark: SparkSession, tmp_path: Path) -> Iterator[Service]:
+    made = Service(lake, tmp_path)
+    yield made
+    made.workers.stop()
+
+
+def rows(spark: SparkSession, name: TableName) -> list[tuple[object, ...]]:
+    return sorted(tuple(row) for row in spark.sql(f"SELECT * FROM {name.sql}").collect())
+
+
+def test_a_compact_by_spark_is_a_job_that_succeeds_with_stats_and_changes_no_row(
+    service: Service, spark: SparkSession, make_events: Callable[..., None], name: TableName
+) -> None:
+    make_events(name, rounds=4)
+    before = rows(spark, name)
+    where = {"namespace": "by_spark", "table": name.table}
+    answer = service.ask("COMPACT", engine="spark", verify="strict", **where)
+    assert (answer["status"], answer["engine"]) == ("DELEGATED", "spark")
+    told = service.ended(answer["job_id"])
+    assert (told["state"], told["error"]) == ("SUCCEEDED", None)
+    stats = told["result"]["stats"]
+    assert (stats["engine"], stats["files_compacted"], stats["files_added"], stats["rows"]) == ("spark", 12, 3, 120)
+    assert told["totals"]["snapshot_ids"] == [told["result"]["snapshot_id"]]
+    assert rows(spark, name) == before
+    assert service.ask("COMPACT", **where)["status"] == "NOTHING_TO_DO"
+
+
+def test_row_59_spark_killed_while_it_runs_fails_the_job_and_the_next_compact_succeeds(
+    service: Service, spark: SparkSession, make_events: Callable[..., None], name: TableName
+) -> None:
+    make_events(name, rounds=4)
+    before = rows(spark, name)
+    where = {"namespace": "by_spark", "table": name.table}
+    job_id = service.ask("COMPACT", engine="spark", **where)["job_id"]
+    run = service.until(job_id, lambda told: told["run"] is not None)["run"]
+    pid = int((service.spark_folder / run / "pid").read_text())
+    assert service.ask("COMPACT", **where)["reason"] == "JOB_RUNNING"
+    os.killpg(pid, signal.SIGKILL)
+    told = service.ended(job_id)
+    assert (told["state"], told["error"]["code"]) == ("FAILED", "DELEGATION_FAILED")
+    tools = service.application.jobs
+    assert tools is not None
+    assert tools.store.live(f"local/by_spark.{name.table}") is None
+    assert rows(spark, name) == before
+    assert service.ask("COMPACT", **where)["stats"]["files_compacted"] == 12
+    assert rows(spark, name) == before
+
+
+def test_row_33_a_v3_table_with_deletion_vectors_goes_to_spark_and_keeps_its_row_ids(
+    service: Service, spark: SparkSession, make_events: Callable[..., None], name: TableName
+) -> None:
+    properties = {"format-version": "3", "write.delete.mode": "merge-on-read"}
+    make_events(name, rounds=4, properties=properties)
+    spark.sql(f"DELETE FROM {name.sql} WHERE id % 7 = 3")
+    with_ids = f"SELECT _row_id, id, kind FROM {name.sql} ORDER BY _row_id"
+    before = [tuple(row) for row in spark.sql(with_ids).collect()]
+    assert {row["file_format"] for row in spark.sql(f"SELECT file_format FROM {name.sql}.delete_files").collect()} == {
+        "PUFFIN"
+    }
+    answer = service.ask("COMPACT", namespace="by_spark", table=name.table)
+    assert (answer["status"], answer["reason"], answer["engine"]) == ("DELEGATED", "UNSUPPORTED_TABLE", "spark")
+    assert "format version 3" in answer["explanation"]
+    told = service.ended(answer["job_id"])
+    assert (told["state"], told["error"]) == ("SUCCEEDED", None)
+    assert told["result"]["stats"]["files_added"] == 3
+    assert [tuple(row) for row in spark.sql(with_ids).collect()] == before
+    assert len(before) == 120 - 17
