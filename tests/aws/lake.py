@@ -36,6 +36,7 @@ class S3Lake:
         properties: Mapping[str, str] | None = None,
         storage: Mapping[str, object] | None = None,
         jobs: Mapping[str, object] | None = None,
+        spark: Mapping[str, object] | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.s3 = client("s3", endpoint)
@@ -59,6 +60,7 @@ class S3Lake:
             catalogs={CATALOG: {name: text for name, text in catalog.items() if text}},
             storage={**PATIENCE, **(storage or {})},
             jobs=jobs or {},
+            spark=spark or {},
         )
 
     def users(self, writes: int = 5, table: str = "users") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,12 @@ class WorkerContext(LambdaContext):
 class Cloud:
     """A lake, and a queue whose messages the test hands to the worker as Lambda does."""
 
-    def __init__(self, folder: Path, endpoint: str) -> None:
+    def __init__(self, folder: Path, endpoint: str, *, spark: Mapping[str, object] | None = None) -> None:
         self.sqs = client("sqs", endpoint)
         self.queue = self.sqs.create_queue(QueueName="jobs.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
         jobs_table(client("dynamodb", endpoint), "jobs")
         jobs = {"store": "dynamodb", "table": "jobs", "queue_url": self.queue}
-        self.lake = S3Lake(folder, endpoint, jobs=jobs)
+        self.lake = S3Lake(folder, endpoint, jobs=jobs, spark=spark)
         self.stack = self.lake.stack
         self._worker = make_handler(lambda: self.stack.application)
 

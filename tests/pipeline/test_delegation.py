@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -15,10 +16,17 @@ import pytest
 
 from regelate.entrypoints.job_workers import JobWorkers
 from regelate.handler import make_handler
+from regelate.pipeline.session import ICEBERG_VERSION
 from regelate.settings import load_settings
 from regelate.wiring import Application
+from regelate.wiring_spark import _environment
+from tests.aws.lake import BUCKET
+from tests.aws.test_jobs import Cloud
 from tests.entrypoints.fakes import LambdaContext
+from tests.faults.stack import request
 from tests.pipeline.conftest import JARS
+from tests.servers.emr_serverless import APPLICATION, emr_server, spark_submit
+from tests.servers.moto_aws import REGION, aws_server, client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,3 +146,49 @@ def test_row_33_a_v3_table_with_deletion_vectors_goes_to_spark_and_keeps_its_row
     assert told["result"]["stats"]["files_added"] == 3
     assert [tuple(row) for row in spark.sql(with_ids).collect()] == before
     assert len(before) == 120 - 17
+
+
+def test_the_api_leaves_a_table_in_glue_to_emr_which_compacts_it_and_a_worker_takes_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API, job table, queue, worker, EMR Serverless, Spark, Iceberg in Glue and S3, and JOB_STATUS: one line."""
+    jar = f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG_VERSION}"
+    runtime = f"org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:{ICEBERG_VERSION}"
+    conf = {**JARS, "spark.master": "local[1]", "spark.driver.memory": "1g", "spark.jars.packages": f"{runtime},{jar}"}
+    spark_home = Path(str(importlib.import_module("pyspark").__file__)).parent
+    with aws_server() as aws, monkeypatch.context() as patched:
+        keys = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing-secret", "AWS_REGION": REGION}
+        environ = {**keys, "AWS_DEFAULT_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true"}
+        client("s3", aws).create_bucket(Bucket=BUCKET)
+        runner = spark_submit(
+            client("s3", aws), tmp_path / "emr", spark_home, {**os.environ, **_environment(spark_home), **environ}, conf
+        )
+        with emr_server(runner) as (emr, state):
+            for name in ("DYNAMODB", "SQS", "S3"):
+                patched.setenv(f"AWS_ENDPOINT_URL_{name}", aws)
+            patched.setenv("AWS_ENDPOINT_URL_EMR_SERVERLESS", emr)
+            for name, text in environ.items():
+                patched.setenv(name, text)
+            spark = {
+                "run": "emr-serverless", "application_id": APPLICATION, "role_arn": "arn:aws:iam::123456789012:role/s",
+                "location": f"s3://{BUCKET}/spark", "seconds_between_looks": 0.5,
+            }  # fmt: skip
+            cloud = Cloud(tmp_path, aws, spark=spark)
+            cloud.lake.users(writes=5)
+            before = cloud.lake.count()
+            status, answer = cloud.stack.post(request("COMPACT", "users", engine="spark"))
+            assert (status, answer["engine"]) == (202, "spark")
+            assert cloud.worked(cloud.messages()) == []
+            assert next(iter(state.runs.values()))["tags"] == {"regelate:job": answer["job_id"]}
+            given_up = time.monotonic() + SECONDS
+            told = cloud.stack.ok("JOB_STATUS", job_id=answer["job_id"])
+            while told["state"] == "RUNNING" and time.monotonic() < given_up:
+                messages = cloud.messages()  # JOB_STATUS asks for a look when one is due
+                assert not messages or cloud.worked(messages) == []
+                threading.Event().wait(0.2)
+                told = cloud.stack.ok("JOB_STATUS", job_id=answer["job_id"])
+            log = "\n".join((tmp_path / "emr" / told["run"] / "log.txt").read_text().splitlines()[-20:])
+            assert (told["state"], told["error"]) == ("SUCCEEDED", None), log
+            assert told["result"]["stats"]["files_compacted"] == 5
+            assert cloud.lake.count() == before
+            assert len(cloud.lake.table().inspect.data_files()) == 1
