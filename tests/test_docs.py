@@ -47,7 +47,8 @@ MADE_BY_EXPRESSION: Mapping[tuple[str, str], set[str]] = {
         "INVALID_OPTION",
     },
     ("operations/planning.py", "placement.reason.value"): {
-        reason.value for reason in PlacementReason if reason is not PlacementReason.IN_PROCESS
+        PlacementReason.TOO_LARGE.value,
+        PlacementReason.TOO_LONG.value,
     },
     ("operations/planning.py", "reason.value"): {PlacementReason.TOO_LARGE.value, PlacementReason.TOO_LONG.value},
 }

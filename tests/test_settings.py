@@ -349,7 +349,7 @@ def test_an_unknown_key_of_an_environment_that_was_not_chosen_is_refused_too(loa
         ({"tenants": ["acme", 5]}, "tenants[1]"),
         ({"tenants": ["acme", "../b"]}, "tenants[1]"),
         ({"auth": "jwt"}, "auth"),
-        ({"engines": ["spark"]}, "engines[0]"),
+        ({"engines": ["flink"]}, "engines[0]"),
         ({"engines": []}, "engines"),
         ({"limits": {"query_seconds": 0}}, "limits.query_seconds"),
         ({"placement": {"memory_mb": 64}}, "placement.memory_mb"),
@@ -391,6 +391,9 @@ def test_a_wrong_type_or_range_is_refused_by_its_path(load: Load, section: dict[
         ),
         ({"auth": "claims"}, TEMPLATE),
         ({"auth": "claims", "tenants": ["a", "b"]}, TEMPLATE),
+        ({"engines": ["spark"]}, "engines"),
+        ({"spark": {"run": "local"}, "jobs": {"store": "sqlite", "path": "/j"}}, "spark.folder"),
+        ({"spark": {"run": "local", "folder": "/s"}}, "spark.run"),
     ],
 )
 def test_values_that_clash_are_refused_by_the_path_of_one_of_them(

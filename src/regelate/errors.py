@@ -8,6 +8,7 @@ must not run, because nobody knows whether a commit landed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 MAX_MESSAGE_CHARACTERS = 2_000
 
@@ -37,6 +38,11 @@ class RegelateError(Exception):
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
+
+    @classmethod
+    def of_error(cls, found: Mapping[str, Any]) -> RegelateError:
+        """Return what `as_error` wrote, in another process perhaps."""
+        return cls(found["code"], found["message"], retryable=found["retryable"], **found.get("details", {}))
 
     def as_error(self) -> dict[str, object]:
         """Return the `error` object of an answer: code, message, retryable, details."""

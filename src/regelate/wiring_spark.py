@@ -104,7 +104,7 @@ class Delegating:
         """Return why a request goes to Spark before anything is planned, None where it does not.
 
         Errors: InvalidRequest INVALID_FIELD for fields that only this process understands; Unsupported
-        ENGINE_UNAVAILABLE.
+        SPARK_DISABLED.
         """
         engine, layout = options.get("engine"), options.get("strategy")
         if layout == ZORDER and engine == Engine.DUCKDB:
@@ -214,7 +214,7 @@ class Delegating:
 
 def _no_spark() -> Unsupported:
     return Unsupported(
-        "ENGINE_UNAVAILABLE",
+        "SPARK_DISABLED",
         "this deployment has no Spark: set spark.run in config.json, and for local install regelate[spark]",
         engine="spark",
     )
@@ -251,7 +251,7 @@ def _conf(settings: Settings, name: str, catalog: CatalogSettings) -> dict[str, 
 
 
 def lake_of(name: str, catalog: CatalogSettings) -> Lake:
-    """Return a catalog of config.json as the pipeline names it. Errors: Unsupported ENGINE_UNAVAILABLE."""
+    """Return a catalog of config.json as the pipeline names it. Errors: Unsupported SPARK_DISABLED."""
     from regelate.pipeline.session import CatalogKind, Lake
 
     given = dict(catalog.properties)
@@ -267,7 +267,7 @@ def lake_of(name: str, catalog: CatalogSettings) -> Lake:
     if catalog.type == "sql":
         if uri is None or not uri.startswith("sqlite:///"):
             told = f"Spark cannot reach the catalog {name!r}: of catalogs in a database it is given SQLite only"
-            raise Unsupported("ENGINE_UNAVAILABLE", told, engine="spark")
+            raise Unsupported("SPARK_DISABLED", told, engine="spark")
         uri = str(Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute())
         if warehouse is not None and warehouse.startswith("s3"):
             same["io-impl"] = "org.apache.iceberg.aws.s3.S3FileIO"

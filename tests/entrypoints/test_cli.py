@@ -163,7 +163,7 @@ print("imported", sorted(roots - sys.stdlib_module_names - {"regelate"}))
         (["compact", "s.t", "--partition", "month"], "--partition"),
         (["compact", "s.t", "--option", "x"], "--option"),
         (["compact", "s.t", "--option", "x=1", "--option", "x=2"], "--option"),
-        (["compact", "s.t", "--strategy", "zorder"], "--strategy"),
+        (["compact", "s.t", "--strategy", "hilbert"], "--strategy"),
         (["compact", "s.t", "--max-fil", "1"], "--max-fil"),
         (["expire", "s.t", "--retention-hours", "a day"], "--retention-hours"),
         (["create", "s.t"], "--schema"),

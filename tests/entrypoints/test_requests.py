@@ -33,7 +33,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "JOB_CANCEL": {"tenant_id": "t", "job_id": "job-1"},
 }
 NOT_BUILT = {
-    "COMPACT": ["engine", "ref", "job_id"],
+    "COMPACT": ["ref", "job_id"],
     "WRITE": ["ref", "async"],
     "QUERY": ["ref", "idempotency_key"],
     "EXPIRE_SNAPSHOTS": ["older_than_hours", "idempotency_key"],
@@ -145,7 +145,7 @@ def test_a_field_that_is_not_built_does_not_exist(operation: str, name: str) -> 
         ("COMPACT", {"verify": "loose"}, "INVALID_FIELD", "verify"),
         ("COMPACT", {"max_cost": 0}, "INVALID_FIELD", "max_cost"),
         ("COMPACT", {"max_cost": "10"}, "INVALID_FIELD", "max_cost"),
-        ("COMPACT", {"strategy": "zorder"}, "INVALID_FIELD", "strategy"),
+        ("COMPACT", {"strategy": "hilbert"}, "INVALID_FIELD", "strategy"),
         ("COMPACT", {"partition_filter": {"month": ["2025-01"]}}, "INVALID_FIELD", "partition_filter[0].month"),
         ("COMPACT", {"partition_filter": []}, "INVALID_FIELD", "partition_filter"),
     ],

@@ -370,7 +370,7 @@ def test_a_dry_run_of_what_spark_would_do_is_planned_here_by_the_same_rule(stack
 def test_a_deployment_without_spark_says_so_and_does_the_rest_as_ever(tmp_path: Path) -> None:
     stack = JobStack(tmp_path)
     assert stack.post({"operation": "HEALTH_CHECK"})[1]["engines"] == ["duckdb"]
-    stack.refused(501, "ENGINE_UNAVAILABLE", ["no Spark"], request("COMPACT", "t", engine="spark"))
+    stack.refused(501, "SPARK_DISABLED", ["no Spark"], request("COMPACT", "t", engine="spark"))
     stack.application.placement = PlacementPolicy(memory_bytes=2**31, threads=1, max_in_process_bytes=6000)
     status, answer = stack.post(request("COMPACT", "t"))
     assert (status, answer["engine"]) == (202, "duckdb")

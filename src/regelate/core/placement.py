@@ -54,7 +54,10 @@ class Placement:
 
     @property
     def advice(self) -> str:
-        return f"{self.explanation}: narrow it with partition_filter or where, or set max_files and repeat"
+        return (
+            self.explanation
+            and f"{self.explanation}: narrow it with partition_filter or where, or set max_files and repeat"
+        )
 
 
 def place(plan: CompactionPlan, policy: PlacementPolicy) -> Placement:

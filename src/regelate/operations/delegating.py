@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from regelate.core.job import NOTHING_DONE, JobRecord, JobState, JobTotals
 from regelate.core.spark_job import REMOTE_GRACE_SECONDS, SparkJobSpec, SparkRun, SparkState
@@ -70,7 +70,7 @@ def _over(run: SparkRun, record: JobRecord, cancelling: bool, settle: Callable[[
         told = f"the Spark job {record.remote} ended without a result: {run.detail or 'nobody knows why'}"
         return _failed(RegelateError("DELEGATION_FAILED", told, status=502, run=record.remote))
     if run.answer.get("success") is not True:
-        return _failed(_refusal(run.answer))
+        return _failed(RegelateError.of_error(cast(Mapping[str, Any], run.answer["error"])))
     answer = _as_compact(run.answer)
     settle(answer)
     return PartDone(answer=json.dumps(answer), did=_totals(answer))
@@ -103,14 +103,6 @@ def _totals(answer: Answer) -> JobTotals:
         bytes_saved=stats["bytes_saved"],
         rows=stats["rows"],
         snapshot_ids=(answer["snapshot_id"],),
-    )
-
-
-def _refusal(found: Mapping[str, Any]) -> RegelateError:
-    """Return what the job said as an error of ours."""
-    error = found["error"]
-    return RegelateError(
-        error["code"], error["message"], status=502, retryable=error["retryable"], **error.get("details", {})
     )
 
 

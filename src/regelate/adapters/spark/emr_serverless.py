@@ -199,9 +199,10 @@ def _faults(what: str) -> Iterator[None]:
         if code == "ResourceNotFoundException" and error.operation_name in ("GetJobRun", "CancelJobRun"):
             raise _Unknown from error
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        passes = code in _PASSES or status >= 500
         told = f"{what}: AWS answered {code}"
-        raise Unavailable("SPARK_UNAVAILABLE", told, retryable=passes) from error
+        if code in _PASSES or status >= 500:
+            raise Unavailable("SPARK_UNAVAILABLE", told) from error
+        raise Unavailable("SPARK_UNAVAILABLE", told, retryable=False) from error
     except BotoCoreError as error:
         raise Unavailable("SPARK_UNAVAILABLE", f"{what}: {type(error).__name__}") from error
 
