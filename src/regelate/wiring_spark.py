@@ -149,6 +149,8 @@ class Delegating:
 
         Errors: Unavailable JOB_BUSY where somebody else is looking just now: he may have seen the state before.
         """
+        if not self.has_spark:
+            return None
         tools = self._jobs_or_refuse()
         job_id = self.spark.job_of(run_id)
         record = None if job_id is None else tools.store.get(job_id)

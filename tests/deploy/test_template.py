@@ -11,9 +11,11 @@ from typing import Any
 import pyiceberg
 import pytest
 
+from regelate.adapters.spark.emr_serverless import STATES
 from regelate.adapters.telemetry.emf import NAMESPACE, SERVICE
 from regelate.core.measures import METRICS
 from regelate.core.session_policy import Access, session_policy
+from regelate.core.spark_job import SparkState
 from regelate.entrypoints.dispatch import Unserved, dispatch
 from regelate.entrypoints.envelope import Envelope, keyed, recognise
 from regelate.entrypoints.http import DOCS_PATH, ROUTES
@@ -27,6 +29,15 @@ PARAMETERS: dict[str, Any] = TEMPLATE["Parameters"]
 RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
 SCHEDULED = "<aws.scheduler.scheduled-time>"
 ENVIRON = {"REGELATE_CONFIG": str(ROOT / "config.json"), "REGELATE_WAREHOUSE": "s3://bucket/warehouse"}
+SPARK_ENVIRON = {
+    "REGELATE_SPARK": "emr-serverless",
+    "REGELATE_SPARK_APPLICATION": "00app",
+    "REGELATE_SPARK_ROLE_ARN": "arn:aws:iam::123456789012:role/spark",
+    "REGELATE_SPARK_LOCATION": "s3://results/spark",
+    "REGELATE_JOBS_STORE": "dynamodb",
+    "REGELATE_JOBS_TABLE": "jobs",
+    "REGELATE_JOBS_QUEUE": "queue",
+}
 USED = {
     "glue:CreateDatabase": "create_database",
     "glue:CreateTable": "create_table",
@@ -60,6 +71,12 @@ OTHERS = {
     "dynamodb:PutItem": "jobs",
     "dynamodb:UpdateItem": "leases",
     "sts:AssumeRole": "a session of its own for every tenant",
+    "emr-serverless:CancelJobRun": "a job of Spark's that was cancelled, or given up",
+    "emr-serverless:GetJobRun": "how it stands",
+    "emr-serverless:ListJobRuns": "one that was started by a worker that died then",
+    "emr-serverless:StartJobRun": "what is too large for a worker",
+    "emr-serverless:TagResource": "to find it again",
+    "iam:PassRole": "the role that Spark's jobs run under",
 }
 NEVER_HERE = {"glue:DeleteDatabase", "glue:UpdateDatabase"}
 """Calls of PyIceberg that nothing of ours makes."""
@@ -255,8 +272,31 @@ def test_spark_is_there_only_if_asked_for_stops_by_itself_and_runs_for_this_acco
     assert trusted["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
     assert policies_of("SparkJobRole") == ["TablesPolicy"]
     assert not {"glue:CreateTable", "glue:DeleteTable"} & actions_of("SparkJobRole")
+    assert policies_of("WorkerRole")[-1] == "SparkStartPolicy"
+    (passing,) = [s for s in statements() if s["Action"] == "iam:PassRole"]
+    assert passing["Condition"] == {"StringEquals": {"iam:PassedToService": "emr-serverless.amazonaws.com"}}
     for output in ("SparkApplicationId", "SparkJobRoleArn"):
         assert TEMPLATE["Outputs"][output]["Condition"] == "WithSpark"
+
+
+def test_the_end_of_a_run_of_ours_wakes_the_worker_by_an_event_that_the_handler_knows() -> None:
+    rule = RESOURCES["SparkRunEnded"]["Properties"]
+    pattern = rule["EventPattern"]
+    assert pattern["detail"]["applicationId"] == [{"Ref": "SparkApplication"}]
+    states = {name for name, state in STATES.items() if state in (SparkState.ENDED, SparkState.CANCELLED)}
+    assert set(pattern["detail"]["state"]) == states
+    event = {"source": pattern["source"][0], "detail-type": pattern["detail-type"][0], "detail": {"jobRunId": "00r"}}
+    assert recognise(event)[0] is Envelope.SPARK
+    assert [target["Arn"] for target in rule["Targets"]] == [{"Fn::GetAtt": ["WorkerFunction", "Arn"]}]
+
+
+def test_spark_runs_where_the_worker_looks_for_its_answer() -> None:
+    found = load_settings({**ENVIRON, "REGELATE_ENVIRONMENT": "production", **SPARK_ENVIRON}).spark
+    assert (found.run, found.application_id, found.location) == ("emr-serverless", "00app", "s3://results/spark")
+    place = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["REGELATE_SPARK_LOCATION"]
+    assert place == {"Fn::Sub": "s3://${ResultBucket}/spark"}
+    folders = {text for s in statements() for text in [json.dumps(s["Resource"])] if "ResultBucket.Arn}/spark" in text}
+    assert any("spark/results/*" in text for text in folders)
 
 
 def test_no_two_resources_wait_for_each_other() -> None:

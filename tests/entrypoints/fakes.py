@@ -71,6 +71,9 @@ JOB: dict[str, object] = {
     "table": "default.users",
     "catalog": "local",
     "origin": "REQUEST",
+    "engine": "duckdb",
+    "explanation": None,
+    "run": None,
     "progress": {"groups_done": 3, "groups_all": 8},
     "part": 1,
     "attempts": 1,
@@ -267,6 +270,10 @@ class FakeService:
 
     def give_up_job(self, job_id: str, part: int, why: str) -> None:
         self._called("give_up_job", None, job_id=job_id, part=part, why=why)
+
+    def spark_run_changed(self, run_id: str) -> str | None:
+        self._called("spark_run_changed", None, run_id=run_id)
+        return "job-1"
 
     def postpone_message(self, receipt: str, seconds: float) -> None:
         self._called("postpone_message", None, receipt=receipt, seconds=seconds)

@@ -17,6 +17,7 @@ from tests.entrypoints.fakes import REPOSITORY, FakeService, LambdaContext
 
 EVENTS = sorted((REPOSITORY / "events").glob("*.json"))
 BATCHES = ("sqs_job",)
+RUNS = ("emr_run_ended",)
 PAGES = {"apigw_v2_openapi": "application/json", "function_url_docs": "text/html; charset=utf-8"}
 
 
@@ -24,7 +25,7 @@ def answered(path: Path, service: FakeService) -> Any:
     return make_handler(lambda: service)(json.loads(path.read_text()), LambdaContext())
 
 
-@pytest.mark.parametrize("path", [p for p in EVENTS if p.stem not in (*PAGES, *BATCHES)], ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [p for p in EVENTS if p.stem not in (*PAGES, *BATCHES, *RUNS)], ids=lambda p: p.stem)
 def test_an_event_is_answered_with_success_in_the_promised_shape(path: Path, service: FakeService) -> None:
     answer = answered(path, service)
     if "statusCode" in answer:
@@ -40,6 +41,12 @@ def test_a_message_of_the_queue_runs_its_part_and_fails_none(service: FakeServic
     ((called, _, arguments),) = service.calls
     assert called == "run_job"
     assert {"job_id": arguments["job_id"], "part": arguments["part"]} == json.loads(event["Records"][0]["body"])
+
+
+def test_the_end_of_a_run_in_spark_is_told_to_who_looks_after_its_job(service: FakeService) -> None:
+    event = json.loads((REPOSITORY / "events" / "emr_run_ended.json").read_text())
+    assert answered(REPOSITORY / "events" / "emr_run_ended.json", service) == {"success": True, "job_id": "job-1"}
+    assert service.calls == [("spark_run_changed", None, {"run_id": event["detail"]["jobRunId"]})]
 
 
 @pytest.mark.parametrize(("name", "kind"), PAGES.items())
@@ -61,6 +68,7 @@ def test_there_is_an_event_for_every_operation_and_for_every_source() -> None:
         "short_form_",
         "sqs_",
         "rule_",
+        "emr_",
     ):
         assert any(name.startswith(source) for name in events), source
 
