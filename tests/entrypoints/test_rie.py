@@ -31,6 +31,7 @@ OF_THE_PAST = {
     "job_status": "JOB_NOT_FOUND",
     "job_cancel": "JOB_NOT_FOUND",
     "apigw_v2_job": "JOB_NOT_FOUND",
+    "apigw_v2_job_status": "JOB_NOT_FOUND",
 }
 """Events that name what happened in another lake, and the code that they are refused with in a new one."""
 LAST = ["drop_table"]
