@@ -575,9 +575,9 @@ def test_invoke_answers_as_the_handler_does_and_its_exit_code_follows_the_body(r
     created = done(run("invoke", str(EVENTS / "emulator_seed_create.json"), "--json")).answer
     assert created["statusCode"] == 200
     assert json.loads(created["body"])["created"]
-    missing = run("invoke", str(EVENTS / "query.json"))
-    assert (missing.code, missing.err) == (1, "")
-    assert missing.answer["error"]["code"] == "TABLE_NOT_FOUND"
+    for name in ("query", "scheduler_compact"):  # a rule's event that fails fails the function: here it is shown
+        missing = run("invoke", str(EVENTS / f"{name}.json"))
+        assert (missing.code, missing.err, missing.answer["error"]["code"]) == (1, "", "TABLE_NOT_FOUND")
     in_envelope = run("invoke", str(EVENTS / "apigw_v2_write.json"))
     assert (in_envelope.code, in_envelope.answer["statusCode"]) == (1, 404)
 

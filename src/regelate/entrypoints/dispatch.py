@@ -41,12 +41,16 @@ def dispatch(
 class Unserved(Exception):
     """A rule's request was refused or failed. Lambda tries it again, then hands it to the function's destination."""
 
+    def __init__(self, answer: dict[str, Any]) -> None:
+        super().__init__(f"{answer['error']['code']}: {answer['error']['message']}")
+        self.answer = answer
+
 
 def _of_rule(event: Event, context: object, provider: Provider) -> dict[str, Any]:
     name = event.get("id")
     made = _asked(event["detail"], name if isinstance(name, str) and name else new_request_id(), context, provider)
     if made["success"] is False:
-        raise Unserved(f"{made['error']['code']}: {made['error']['message']}")
+        raise Unserved(made)
     return made
 
 

@@ -263,12 +263,15 @@ def serve(args: argparse.Namespace) -> int:
 
 def invoke(args: argparse.Namespace) -> int:
     from regelate.entrypoints.body import parse_body
-    from regelate.entrypoints.dispatch import dispatch
+    from regelate.entrypoints.dispatch import Unserved, dispatch
 
     with opened(args.file) as source:
         data = source.read()
     event = parse_body(data, max_bytes=max(len(data), 1))
-    answer = dispatch(event, None, Door(args).provider)
+    try:
+        answer = dispatch(event, None, Door(args).provider)
+    except Unserved as fault:
+        answer = fault.answer
     screen.put_json(answer, indent=None if args.json else 2)
     return exit_code(_inner(answer))
 
