@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -44,6 +45,7 @@ class How:
     pacing: Pacing
     placement: PlacementPolicy
     delegate_to: PlacementPolicy | None = None
+    larger_worker: bool = False
     spark: bool = False
 
 
@@ -112,6 +114,7 @@ class Compacting:
             pacing=_pacing(self.settings, options.get("time_budget_seconds"), seconds_left, self.clock.monotonic()),
             placement=_within(self.placement, seconds_left),
             delegate_to=_of_worker(self.settings, self.placement) if jobs is not None and may_delegate else None,
+            larger_worker=may_delegate and self.settings.jobs.store == "dynamodb",
             spark=spark,
         )
         try:
@@ -119,7 +122,7 @@ class Compacting:
         except Unsupported as fault:
             if not spark or fault.code != UNSUPPORTED_TABLE:
                 raise
-            return self._left_to_spark(address, part, Origin.TOO_LONG, fault.code, fault.message)
+            return self._left_to_spark(address, part, Origin.REQUEST, fault.code, fault.message)
         outcome = ran.outcome
         if outcome.status is Status.DELEGATED and outcome.engine is Engine.SPARK:
             return self._left_to_spark(address, part, Origin.TOO_LONG, outcome.reason, outcome.explanation or "")
@@ -156,10 +159,15 @@ class Compacting:
         observed = nullcontext() if dry_run else observed_compaction(self.telemetry, table=address.ident)
         with observed, self._session(address) as session:
             command = replace(
-                self._command(session, part), pacing=how.pacing, delegate_to=how.delegate_to, spark=how.spark
+                self._command(session, part),
+                pacing=how.pacing,
+                delegate_to=how.delegate_to,
+                larger_worker=how.larger_worker,
+                spark=how.spark,
             )
+            here = replace(how.placement, disk_bytes=shutil.disk_usage(session.folder).free)
             with self._tools(session) as tools:
-                outcome = compact(replace(tools, placement=how.placement), command, progress=progress)
+                outcome = compact(replace(tools, placement=here), command, progress=progress)
             return ran(part, outcome, now_ms=command.policy.now_ms, head=session.committer.head)
 
     def _command(self: Parts, session: TableSession, part: RunPart) -> CompactCommand:

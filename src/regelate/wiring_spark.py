@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regelate.core.job import JobRecord
+from regelate.core.measures import Compacted, JobGivenUp
 from regelate.core.options import CompactOptions
 from regelate.core.policy import Engine, RetentionPolicy
 from regelate.core.session_policy import spark_policy
 from regelate.core.spark_job import ONLY_HERE, ZORDER, SparkJobSpec, SparkRequest
+from regelate.core.stats import CompactionStats
 from regelate.errors import InvalidRequest, RegelateError, Unavailable, Unsupported
 from regelate.operations.delegating import Answer, Patience, spark_part
 from regelate.operations.jobs import Elsewhere, PartDone
@@ -130,7 +132,7 @@ class Delegating:
     def spark_part(self: Parts, record: JobRecord, why: str) -> PartDone | Elsewhere:
         """Do what is next for a job that Spark runs."""
         found = self.settings.spark
-        return spark_part(
+        done = spark_part(
             self.spark,
             record,
             lambda: self._spark_spec(record),
@@ -143,6 +145,9 @@ class Delegating:
             why=why,
             settle=lambda answer: self._settle(record, answer),
         )
+        if isinstance(done, PartDone) and done.failed is not None:
+            self.telemetry.tell(JobGivenUp(table=record.ident, code=done.failed.code))
+        return done
 
     def spark_run_changed(self: Parts, run_id: str) -> str | None:
         """Look after the job of a run that has another state; return its id, None for a run that is none of ours.
@@ -191,7 +196,11 @@ class Delegating:
     def _settle(self: Parts, record: JobRecord, answer: Answer) -> None:
         """Expire snapshots as after a COMPACT of our own; the rewrite has landed, so nothing here may fail it."""
         options: Mapping[str, Any] = json.loads(record.options)
-        if not answer["compacted"] or not options.get("expire_snapshots", True):
+        if not answer["compacted"]:
+            return
+        stats = CompactionStats.of_dict(answer["stats"])
+        self.telemetry.tell(Compacted.of(record.ident, stats, (), at_ms=self.clock.now_ms()))
+        if not options.get("expire_snapshots", True):
             return
         from regelate.operations.expire import expire_after_commit
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from regelate.core.policy import MB, PlacementPolicy
 from regelate.core.spark_job import SparkJobSpec, SparkRequest, SparkRun, SparkState
+from regelate.core.stats import CompactionStats, PhaseSeconds
 from regelate.errors import RegelateError, Unavailable
 from tests.entrypoints.fakes import LambdaContext
 from tests.faults.jobs import JobStack
@@ -24,9 +26,12 @@ EMR = {
     "timeout_minutes": 60,
     "seconds_between_looks": 3600,
 }
-STATS: Mapping[str, Any] = {
-    "files_compacted": 24, "files_added": 8, "bytes_saved": 1000, "rows": 24, "engine": "spark", "snapshots_expired": 0,
-}  # fmt: skip
+STATS: Mapping[str, Any] = CompactionStats(
+    files_before=24, files_after=8, files_compacted=24, files_removed=24, files_added=8, bytes_before=9000,
+    bytes_after=8000, bytes_saved=1000, compaction_time_ms=1.0, small_files_remaining=0, engine="spark", groups=8,
+    groups_deferred=0, rows=24, delete_files_removed=0, manifests_before=3, manifests_after=1, commit_attempts=1,
+    dropped_groups=0, seconds=PhaseSeconds(rewrite=5.0),
+).as_dict()  # fmt: skip
 DONE = SparkRun(
     state=SparkState.ENDED,
     answer={
@@ -115,6 +120,7 @@ def stack(tmp_path: Path) -> SparkStack:
 
 
 def test_a_job_of_sparks_ends_with_the_stats_that_it_answered(stack: SparkStack) -> None:
+    stack.application.metrics_text()
     job_id = stack.ask(force=True)
     assert stack.work() == 1
     told = stack.job(job_id)
@@ -126,6 +132,7 @@ def test_a_job_of_sparks_ends_with_the_stats_that_it_answered(stack: SparkStack)
     told = stack.look(job_id, DONE)
     assert (told["state"], told["result"]["status"], told["result"]["stats"]["rows"]) == ("SUCCEEDED", "COMPLETED", 24)
     assert told["totals"]["snapshot_ids"] == [77]
+    assert "regelate_compactions_succeeded_total 1.0" in stack.application.metrics_text()
     assert stack.spark.starts == 1
     stack.assert_table_is_free()
 
@@ -165,9 +172,11 @@ def test_row_59_a_job_that_fails_in_spark_says_what_it_said_and_frees_the_table(
 def test_row_59_a_job_that_dies_without_a_word_has_failed_and_frees_the_table(stack: SparkStack) -> None:
     job_id = stack.ask()
     stack.work()
+    stack.application.metrics_text()
     told = stack.look(job_id, SparkRun(state=SparkState.ENDED, detail="its process was ended from outside"))
     assert (told["state"], told["error"]["code"]) == ("FAILED", "DELEGATION_FAILED")
     assert "ended from outside" in told["error"]["message"]
+    assert 'compactions_failed_total{code="DELEGATION_FAILED"} 1.0' in stack.application.metrics_text()
     stack.assert_rows_kept()
     stack.assert_table_is_free()
 
@@ -301,6 +310,29 @@ def test_a_machine_without_the_memory_for_one_output_leaves_the_table_to_spark(s
     assert stack.post(request("COMPACT", "t"))[1]["reason"] == "MEMORY"
 
 
+@pytest.mark.parametrize(("layout", "reason"), [("sort", "SORT_SPILL"), ("binpack", "DISK")])
+def test_a_machine_without_the_disk_for_a_plan_leaves_the_table_to_spark(
+    stack: SparkStack, monkeypatch: pytest.MonkeyPatch, layout: str, reason: str
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(total=10**12, used=0, free=100))
+    memory = 370 * MB if layout == "sort" else 2**31
+    stack.application.placement = PlacementPolicy(memory_bytes=memory, threads=1)
+    order = {"sort_order": [{"column": "id"}]} if layout == "sort" else {}
+    monkeypatch.setattr("regelate.core.placement.SORTED_BYTES_PER_BYTE", 10**9)
+    answer = stack.post(request("COMPACT", "t", strategy=layout, **order))[1]
+    assert (answer["reason"], answer["engine"]) == (reason, "spark")
+
+
+def test_what_strains_the_api_goes_to_a_larger_worker_and_not_to_spark(stack: SparkStack) -> None:
+    settings, store = stack.application.settings, stack.application.jobs
+    assert store is not None
+    elsewhere = settings.jobs.model_copy(update={"store": "dynamodb"})
+    stack.application.settings = settings.model_copy(update={"jobs": elsewhere})
+    stack.application.placement = PlacementPolicy(memory_bytes=100 * MB, threads=1)
+    answer = stack.post(request("COMPACT", "t"))[1]
+    assert (answer["status"], answer["reason"], answer["engine"]) == ("DELEGATED", "MEMORY", "duckdb")
+
+
 def test_a_job_that_turns_out_too_large_where_it_runs_is_handed_to_spark(stack: SparkStack) -> None:
     job_id = stack.submit()
     stack.application.placement = PlacementPolicy(memory_bytes=2**31, threads=1, max_in_process_bytes=1000)
@@ -384,4 +416,4 @@ def test_snapshots_expire_after_a_job_of_sparks_as_after_one_of_ours(stack: Spar
     assert told["result"]["warnings"] == []
     left = stack.ask(force=True, expire_snapshots=False)
     stack.work()
-    assert "undo_id" not in stack.look(left, DONE)["result"]["stats"]
+    assert stack.look(left, DONE)["result"]["stats"] == STATS

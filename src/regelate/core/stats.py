@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from regelate.core.plan import CompactionPlan
 from regelate.core.policy import CompactionPolicy, Engine
@@ -68,6 +69,11 @@ class CompactionStats:
     def as_dict(self) -> dict[str, object]:
         """Return the stats as plain values, ready for JSON."""
         return asdict(self)
+
+    @classmethod
+    def of_dict(cls, found: Mapping[str, Any]) -> CompactionStats:
+        """Return what `as_dict` wrote."""
+        return cls(**{**found, "seconds": PhaseSeconds(**found["seconds"])})
 
 
 def iso_time(at_ms: int | None) -> str | None:

@@ -44,6 +44,8 @@ class CompactCommand:
     through: int | None = None
     earlier_runs: frozenset[str] = frozenset()
     delegate_to: PlacementPolicy | None = None
+    larger_worker: bool = False
+    """Whether that worker is another machine, which may have more memory and disk than this one."""
     spark: bool = False
     """Whether a plan that does not fit may be left to Spark."""
 

@@ -87,17 +87,20 @@ def delegated(
 ) -> CompactOutcome | None:
     """Say who else takes a plan, and why: a worker of this service, Spark, or nobody (None).
 
-    A worker takes what fits into it; Spark what does not, and where there is none a worker takes it in parts.
+    A worker takes what fits into it; Spark what does not, and where there is none a worker takes it in parts. What asks
+    too much of this machine goes to a larger one.
     Errors: ResourceExhausted TOO_LARGE or TOO_LONG, where no group of it would fit into the worker either.
     """
+    if placement.engine is not None:
+        strained = too_much_for_machine(plan, command.policy, here)
+        if strained is None or not (command.larger_worker or command.spark):
+            return None
+        return _left_to(Engine.DUCKDB if command.larger_worker else Engine.SPARK, plan, *strained)
     worker = here if command.delegate_to is None else command.delegate_to
     at_worker = place(plan, worker)
-    if command.spark:
-        why = (at_worker.reason, at_worker.explanation) if at_worker.engine is None else None
-        why = why or too_much_for_machine(plan, command.policy, worker)
-        if why is not None:
-            return _left_to(Engine.SPARK, plan, *why)
-    if command.delegate_to is None or placement.engine is not None:
+    if command.spark and at_worker.engine is None:
+        return _left_to(Engine.SPARK, plan, at_worker.reason, at_worker.explanation)
+    if command.delegate_to is None:
         return None
     seconds = usable_seconds(worker.max_in_process_seconds)
     if not next_wave(
