@@ -113,7 +113,7 @@ def test_row_03_more_rows_than_the_limit_are_refused_by_the_limits_name(stack: S
         (request("ALTER_TABLE", "t"), "MISSING_FIELD", "set_properties", ["set_properties"]),
         (request("QUERY", "t", where="id = 1"), "UNKNOWN_FIELD", "where", ["where", "filter"]),
         (request("COMPACT", "t", dryrun=True), "UNKNOWN_FIELD", "dryrun", ["dryrun", "dry_run"]),
-        (request("COMPACT", "t", engine="spark"), "UNKNOWN_FIELD", "engine", ["engine"]),
+        (request("COMPACT", "t", engine_="spark"), "UNKNOWN_FIELD", "engine_", ["engine_"]),
         (request("HEALTH_CHECK", "t"), "UNKNOWN_FIELD", None, ["known are"]),
     ],
 )
