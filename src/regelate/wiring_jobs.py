@@ -22,6 +22,7 @@ from regelate.operations import answers, job_answers
 from regelate.operations.compaction import Status
 from regelate.operations.continuing import RanPart, RunPart
 from regelate.operations.jobs import (
+    MAX_STORED_WARNINGS,
     Elsewhere,
     JobTools,
     Later,
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 Fields = Mapping[str, object]
-MAX_STORED_WARNINGS = 20
-"""A job keeps so many of its last part's: a record in DynamoDB ends at 400 KB."""
 MAX_STORED_OPTIONS_BYTES = 64 * 1024
 """As JSON. They are in the record twice, as given and in the token of the next part; base64 and escapes add to them."""
 

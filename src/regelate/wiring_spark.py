@@ -20,8 +20,8 @@ from regelate.core.options import CompactOptions
 from regelate.core.policy import Engine, RetentionPolicy
 from regelate.core.session_policy import spark_policy
 from regelate.core.spark_job import ONLY_HERE, ZORDER, SparkJobSpec, SparkRequest
-from regelate.core.stats import CompactionStats
-from regelate.errors import InvalidRequest, RegelateError, Unavailable, Unsupported
+from regelate.core.stats import CompactionStats, iso_time
+from regelate.errors import InvalidRequest, Unavailable, Unsupported
 from regelate.operations.delegating import Answer, Patience, spark_part
 from regelate.operations.jobs import Elsewhere, PartDone
 from regelate.tenancy import Address
@@ -152,17 +152,18 @@ class Delegating:
     def spark_run_changed(self: Parts, run_id: str) -> str | None:
         """Look after the job of a run that has another state; return its id, None for a run that is none of ours.
 
-        Errors: Unavailable JOB_BUSY where somebody else is looking just now: he may have seen the state before.
+        Errors: Unavailable JOB_BUSY where somebody else is looking just now, and may have seen the state before; where
+        the run is not noted yet; and where Spark could not be asked.
         """
         if not self.has_spark:
             return None
         tools = self._jobs_or_refuse()
         job_id = self.spark.job_of(run_id)
         record = None if job_id is None else tools.store.get(job_id)
-        if record is None or record.remote != run_id:
+        if record is None or record.state.is_final or record.remote not in (None, run_id):
             return None
-        if self.run_job(record.job_id, record.part, at_once=True) is not None:
-            raise Unavailable("JOB_BUSY", f"somebody is looking after {job_id}; ask again")
+        if record.remote is None or self.run_job(record.job_id, record.part, at_once=True) is not None:
+            raise Unavailable("JOB_BUSY", f"{job_id} cannot be looked after just now; ask again")
         return job_id
 
     def _spark_spec(self: Parts, record: JobRecord) -> SparkJobSpec:
@@ -203,6 +204,7 @@ class Delegating:
         if not options.get("expire_snapshots", True):
             return
         from regelate.operations.expire import expire_after_commit
+        from regelate.operations.rewriting import as_error
 
         address = Address(tenant_id=record.tenant_id, catalog=record.catalog, ident=record.ident, table=record.table)
         try:
@@ -212,14 +214,15 @@ class Delegating:
                 done = expire_after_commit(session.committer, session.reclaimer, self.clock, retention)
         except Unsupported:  # format version 3: the job has expired them itself
             return
-        except RegelateError as error:
-            answer["warnings"].append(f"snapshots were not expired: {error}")
+        except Exception as error:  # noqa: BLE001  as after a COMPACT of our own
+            answer["warnings"].append(f"snapshots were not expired: {as_error(error)}")
             return
         answer["stats"] |= {
             "snapshots_expired": len(done.snapshot_ids),
             "bytes_freed": done.bytes_freed,
             "bytes_quarantined": done.bytes_quarantined,
             "undo_id": done.undo_id,
+            "deletable_at": iso_time(done.deletable_ms),
         }
 
 

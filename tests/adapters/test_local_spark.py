@@ -171,6 +171,20 @@ def test_a_run_that_this_machine_does_not_know_has_ended(machine: Machine) -> No
     assert not (machine.jobs / "job-9-1").exists()
 
 
+def test_a_folder_that_cannot_be_read_just_now_says_nothing_about_its_run(machine: Machine) -> None:
+    (machine.jobs / SPEC.name / "lock").mkdir(parents=True)
+    with pytest.raises(Unavailable, match="cannot be read") as refused:
+        machine.spark().look(SPEC.name)
+    assert refused.value.retryable
+
+
+def test_a_result_that_is_no_json_is_none_and_said(machine: Machine) -> None:
+    (machine.jobs / SPEC.name).mkdir(parents=True)
+    (machine.jobs / SPEC.name / "result.json").write_text('{"success": tr')
+    found = machine.spark().look(SPEC.name)
+    assert (found.state, found.answer, found.detail) == (SparkState.ENDED, None, "its result is no JSON object")
+
+
 def test_a_machine_without_spark_submit_says_so(machine: Machine) -> None:
     with pytest.raises(Unavailable, match="spark-submit could not be started"):
         machine.spark().start(SPEC)

@@ -40,6 +40,17 @@ class SparkRun:
         return self.state in (SparkState.ENDED, SparkState.CANCELLED)
 
 
+def answered(result: bytes) -> SparkRun:
+    """Return the run that has left this result; one that is no JSON object is none, and `detail` says so."""
+    try:
+        found = json.loads(result)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        return SparkRun(state=SparkState.ENDED, detail="its result is no JSON object")
+    return SparkRun(state=SparkState.ENDED, answer=found)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkJobSpec:
     """One run of the pipeline's job `compact`.

@@ -11,7 +11,7 @@ from typing import Any, cast
 from regelate.core.job import NOTHING_DONE, JobRecord, JobState, JobTotals
 from regelate.core.spark_job import REMOTE_GRACE_SECONDS, SparkJobSpec, SparkRun, SparkState
 from regelate.errors import RegelateError
-from regelate.operations.jobs import Elsewhere, PartDone
+from regelate.operations.jobs import MAX_STORED_WARNINGS, Elsewhere, PartDone
 from regelate.operations.pacing import Stop
 from regelate.ports_jobs import SparkJobs
 
@@ -49,31 +49,49 @@ def spark_part(
     if record.remote is None and not cancelling:
         return stays
     waited = (now_ms - record.remote_ms) / 1000 if record.remote_ms else 0.0
-    if waited > patience.run_seconds + REMOTE_GRACE_SECONDS:  # before the look, which may never succeed
+    late = waited > patience.run_seconds + REMOTE_GRACE_SECONDS
+    try:
+        run = spark.look(stays.remote)
+    except RegelateError as fault:
+        if not late:
+            raise
+        return _timeout(spark, stays.remote, f"cannot be asked after {waited:,.0f} s ({fault.code})")
+    if run.is_over:  # however late somebody looks: what it did counts, not when that was seen
+        return _over(run, record, cancelling, _too_late if late else settle)
+    if late or (waited > patience.run_seconds and not cancelling):
         return _timeout(spark, stays.remote, f"has not ended after {waited:,.0f} s")
-    run = spark.look(stays.remote)
-    if run.is_over:
-        return _over(run, record, cancelling, settle)
     if cancelling:
         spark.cancel(stays.remote)
     elif run.state is SparkState.WAITING and waited > patience.start_seconds:
         return _timeout(spark, stays.remote, f"has not begun after {waited:,.0f} s")
-    elif waited > patience.run_seconds:
-        return _timeout(spark, stays.remote, f"has not ended after {waited:,.0f} s")
     return stays
+
+
+def _too_late(answer: Answer) -> None:
+    """Leave the expiry out: it may be what has killed every worker that looked, and the job must come to its end."""
+    if answer["compacted"]:
+        answer["warnings"].append("snapshots were not expired: the result was seen too late; expire_snapshots does it")
 
 
 def _over(run: SparkRun, record: JobRecord, cancelling: bool, settle: Callable[[Answer], None]) -> PartDone:
     if run.answer is None and (cancelling or run.state is SparkState.CANCELLED):
         return PartDone(answer="null", stopped=Stop.CANCELLED)
     if run.answer is None:
-        told = f"the Spark job {record.remote} ended without a result: {run.detail or 'nobody knows why'}"
-        return _failed(RegelateError("DELEGATION_FAILED", told, status=502, run=record.remote))
-    if run.answer.get("success") is not True:
-        return _failed(RegelateError.of_error(cast(Mapping[str, Any], run.answer["error"])))
-    answer = _as_compact(run.answer)
+        return _delegation_failed(record, f"ended without a result: {run.detail or 'nobody knows why'}")
+    try:
+        if run.answer.get("success") is not True:
+            return _failed(RegelateError.of_error(cast(Mapping[str, Any], run.answer["error"])))
+        answer = _as_compact(run.answer)
+        did = _totals(answer)
+    except (KeyError, TypeError, ValueError) as fault:
+        return _delegation_failed(record, f"left a result that cannot be read: {type(fault).__name__} {fault}")
     settle(answer)
-    return PartDone(answer=json.dumps(answer), did=_totals(answer))
+    return PartDone(answer=json.dumps(answer), did=did)
+
+
+def _delegation_failed(record: JobRecord, what: str) -> PartDone:
+    told = f"the Spark job {record.remote} {what}"
+    return _failed(RegelateError("DELEGATION_FAILED", told, status=502, run=record.remote))
 
 
 def _failed(error: RegelateError) -> PartDone:
@@ -89,7 +107,7 @@ def _as_compact(found: Mapping[str, Any]) -> Answer:
         "reason": found["reason"],
         "snapshot_id": found["snapshot_after"] if changed else None,
         "stats": None if found["stats"] is None else dict(found["stats"]),
-        "warnings": list(found["warnings"]),
+        "warnings": [str(warning) for warning in found["warnings"][:MAX_STORED_WARNINGS]],
     }
 
 

@@ -24,6 +24,8 @@ from regelate.ports_jobs import JobQueue, JobStore
 
 MAX_CHANGES = 50
 """Tries to store a change before somebody else does; a worker and one who cancels are all there are."""
+MAX_STORED_WARNINGS = 20
+"""A job keeps so many of its last part's: a record in DynamoDB ends at 400 KB."""
 TRIED_AGAIN = ("COMMIT_STATE_UNKNOWN", "INTERNAL_ERROR")
 """Not retryable for a caller, but here: the same run id finds what landed."""
 
@@ -233,12 +235,24 @@ class _Part:
             self._faulted(fault)
             raise
         if isinstance(done, Elsewhere):
-            self._change(lambda r: r.placed(done.remote, done.why, self._now(), done.look_again_seconds))
+            self._stays_elsewhere(record, done)
             return None
         after = self._change(lambda r: self._ended(r, done))
         if after.state is JobState.QUEUED:
             self._tools.queue.send(after)
         return None
+
+    def _stays_elsewhere(self, looked_at: JobRecord, found: Elsewhere) -> None:
+        """Note where the part runs. One that was cancelled during the look is looked at again at once: Spark knows
+        nothing of it yet, and whoever cancelled saw a worker here and announced nothing."""
+
+        def noted(record: JobRecord) -> JobRecord:
+            pause = found.look_again_seconds if record.state is looked_at.state else 0.0
+            return record.placed(found.remote, found.why, self._now(), pause)
+
+        after = self._change(noted)
+        if after.state is not looked_at.state:
+            self._tools.queue.send(after)
 
     def passed(self, done: int, total: int) -> Stop | None:
         """Store how far the part is. That is information: a store that does not answer for once stops nobody."""
@@ -290,14 +304,16 @@ class _Part:
         again = (error.retryable or error.code in TRIED_AGAIN) and not self._held.lost.is_set()
 
         def how(record: JobRecord) -> JobRecord:
-            if error.retryable and record.remote is not None:
-                return record.placed(record.remote, record.why, self._now(), retry_seconds(1))
+            if record.remote is not None:  # a look failed, not the run: it is asked again, or nobody can read it
+                pause = retry_seconds(1)
+                asked_again = error.retryable and record.placed(record.remote, record.why, self._now(), pause)
+                return asked_again or record.failed(_text(error), self._now())
             if again and record.state is JobState.RUNNING and record.attempts < self._tools.max_attempts:
                 return record.retried(_text(error), self._now())
             return record.failed(_text(error), self._now())
 
         after = self._change(how)
-        return Later(seconds=retry_seconds(after.attempts)) if after.state is JobState.QUEUED else None
+        return None if after.state.is_final else Later(seconds=retry_seconds(after.attempts))
 
     def _change(self, how: Callable[[JobRecord], JobRecord]) -> JobRecord:
         """Store a change as the worker that holds the lease; one that lost it changes nothing any more."""

@@ -6,7 +6,6 @@ The program that a run needs is this package itself: it is put into the bucket b
 from __future__ import annotations
 
 import hashlib
-import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from regelate.core.spark_job import SparkJobSpec, SparkRun, SparkState
+from regelate.core.spark_job import SparkJobSpec, SparkRun, SparkState, answered
 from regelate.errors import Unavailable
 
 Pack = Callable[[Path], tuple[Path, ...]]
@@ -113,9 +112,10 @@ class EmrServerless:
                 state = STATES.get(run["state"], SparkState.RUNNING)
                 if state is not SparkState.ENDED:
                     return SparkRun(state=state)
-                return SparkRun(
-                    state=state, detail=str(run.get("stateDetails") or run["state"]), answer=self._answer(run["name"])
-                )
+                result = self._result(run["name"])
+                if result is not None:
+                    return answered(result)
+                return SparkRun(state=state, detail=str(run.get("stateDetails") or run["state"]))
         except _Unknown:
             return SparkRun(state=SparkState.ENDED, detail="EMR Serverless knows no such run")
 
@@ -137,7 +137,7 @@ class EmrServerless:
     def _result_uri(self, name: str) -> str:
         return f"{self._location}/results/{name}.json"
 
-    def _answer(self, name: str) -> Mapping[str, object] | None:
+    def _result(self, name: str) -> bytes | None:
         """Read the result of a run; None where it ended before it could write one."""
         try:
             found = self._s3.get_object(Bucket=self._bucket, Key=f"{self._prefix}results/{name}.json")
@@ -145,8 +145,7 @@ class EmrServerless:
             if _code(error) in ("404", "NoSuchKey"):
                 return None
             raise
-        answer: dict[str, object] = json.loads(found["Body"].read())
-        return answer
+        return bytes(found["Body"].read())
 
     def _program(self) -> tuple[str, str]:
         """Return the URIs of the zip and the program; puts them there unless this very version is."""

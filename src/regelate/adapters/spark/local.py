@@ -7,7 +7,6 @@ looks later, also after a restart, knows whether it still runs; and it writes it
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from regelate.core.spark_job import SparkJobSpec, SparkRun, SparkState
+from regelate.core.spark_job import SparkJobSpec, SparkRun, SparkState, answered
 from regelate.errors import Unavailable
 
 TOLD_CHARACTERS = 500
@@ -82,6 +81,12 @@ class LocalSpark:
             self._children[spec.name] = child
 
     def look(self, run_id: str) -> SparkRun:
+        try:
+            return self._found(run_id)
+        except OSError as error:
+            raise Unavailable("SPARK_UNAVAILABLE", f"the folder of {run_id} cannot be read: {error}") from error
+
+    def _found(self, run_id: str) -> SparkRun:
         home = self._folder / run_id
         killed = self._reaped(run_id)
         if not home.is_dir():
@@ -91,7 +96,7 @@ class LocalSpark:
                 return SparkRun(state=SparkState.RUNNING)
             result, cancelled = home / "result.json", (home / "cancelled").exists()
             if result.exists():
-                return SparkRun(state=SparkState.ENDED, answer=json.loads(result.read_text(encoding="utf-8")))
+                return answered(result.read_bytes())
             if cancelled:
                 return SparkRun(state=SparkState.CANCELLED)
             return SparkRun(state=SparkState.ENDED, detail=_last_words(home / "log.txt") or killed)

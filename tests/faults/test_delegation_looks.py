@@ -1,0 +1,149 @@
+"""Looks at a run of Spark's that go wrong, come late or meet another change: the job still comes to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regelate.core.spark_job import SparkRun, SparkState, answered
+from regelate.errors import Unavailable
+from tests.entrypoints.fakes import LambdaContext
+from tests.faults.test_delegation import DONE, RUNNING, SparkStack
+
+EVENT = {"source": "aws.emr-serverless", "detail-type": "EMR Serverless Job Run State Change"}
+THROTTLED = Unavailable("SPARK_UNAVAILABLE", "AWS answered ThrottlingException")
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> SparkStack:
+    return SparkStack(tmp_path)
+
+
+@pytest.fixture
+def job_id(stack: SparkStack) -> str:
+    """A job that Spark is at."""
+    made = stack.ask()
+    stack.work()
+    return made
+
+
+def during_the_look(stack: SparkStack, then: Callable[[], object]) -> None:
+    """Let something happen while a worker asks Spark, the next time it does."""
+    look = stack.spark.look
+
+    def looked(run_id: str) -> SparkRun:
+        stack.spark.look = look  # type: ignore[method-assign]
+        then()
+        return look(run_id)
+
+    stack.spark.look = looked  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{}, {"success": False}, {"success": False, "error": "?"}, {"success": True}, {**DONE.answer, "stats": {}}],  # type: ignore[dict-item]
+    ids=["empty", "no-error", "no-object", "no-fields", "no-stats"],
+)
+def test_a_result_that_cannot_be_read_fails_the_job_and_frees_the_table(
+    stack: SparkStack, job_id: str, answer: Mapping[str, Any]
+) -> None:
+    told = stack.look(job_id, SparkRun(state=SparkState.ENDED, answer=answer))
+    assert (told["state"], told["error"]["code"]) == ("FAILED", "DELEGATION_FAILED")
+    assert "cannot be read" in told["error"]["message"]
+    stack.assert_table_is_free()
+
+
+@pytest.mark.parametrize("result", [b"", b'{"success": tr', b"[1]", b"\xff\xfe"])
+def test_a_result_that_is_no_json_object_is_none(result: bytes) -> None:
+    assert answered(result) == SparkRun(state=SparkState.ENDED, detail="its result is no JSON object")
+
+
+def test_a_look_that_breaks_down_ends_the_job_and_does_not_hold_its_table(stack: SparkStack, job_id: str) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    during_the_look(stack, broken)
+    with pytest.raises(ZeroDivisionError):
+        stack.look(job_id)
+    told = stack.job(job_id)
+    assert (told["state"], told["error"]["code"]) == ("FAILED", "INTERNAL_ERROR")
+    stack.assert_table_is_free()
+
+
+def test_a_run_that_ended_long_before_anybody_looked_has_succeeded(stack: SparkStack, job_id: str) -> None:
+    told = stack.look(job_id, DONE, minutes=60 * 24)
+    assert (told["state"], told["result"]["snapshot_id"]) == ("SUCCEEDED", 77)
+    assert "seen too late" in told["result"]["warnings"][0]
+    stack.assert_table_is_free()
+
+
+def test_a_cancelled_run_that_never_ends_does_not_hold_its_table(stack: SparkStack, job_id: str) -> None:
+    stack.ok("JOB_CANCEL", job_id=job_id)
+    assert stack.look(job_id, RUNNING, minutes=69)["state"] == "CANCELLING"
+    assert stack.look(job_id, minutes=2)["error"]["code"] == "DELEGATION_TIMEOUT"
+    stack.assert_table_is_free()
+
+
+def test_what_goes_wrong_after_the_rewrite_does_not_fail_the_job(
+    stack: SparkStack, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("regelate.operations.expire.expire_after_commit", broken)
+    told = stack.look(job_id, DONE)
+    assert (told["state"], told["result"]["stats"]["files_compacted"]) == ("SUCCEEDED", 24)
+    assert "No space left" in told["result"]["warnings"][0]
+
+
+def test_a_cancellation_during_a_look_reaches_spark_at_once(stack: SparkStack, job_id: str) -> None:
+    during_the_look(stack, lambda: stack.ok("JOB_CANCEL", job_id=job_id))
+    stack.look(job_id, RUNNING)
+    assert stack.spark.cancelled == []
+    assert stack.work() == 1
+    assert len(stack.spark.cancelled) == 1
+    assert stack.work() == 0
+
+
+def test_a_cancellation_during_the_start_reaches_spark_at_once(stack: SparkStack) -> None:
+    job_id = stack.ask()
+    stack.spark.after_start = lambda: stack.ok("JOB_CANCEL", job_id=job_id)
+    stack.spark.state = RUNNING
+    assert stack.work() == 2
+    assert (len(stack.spark.cancelled), stack.spark.starts) == (1, 1)
+
+
+def test_an_event_whose_look_failed_comes_again(stack: SparkStack, job_id: str) -> None:
+    event = {**EVENT, "detail": {"jobRunId": stack.job(job_id)["run"]}}
+    stack.spark.state, look = DONE, stack.spark.look
+
+    def throttled(run_id: str) -> SparkRun:
+        stack.spark.look = look  # type: ignore[method-assign]
+        raise THROTTLED
+
+    stack.spark.look = throttled  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match=job_id):
+        stack._handler(event, LambdaContext())
+    assert stack.job(job_id)["state"] == "RUNNING"
+    assert stack._handler(event, LambdaContext())["job_id"] == job_id
+    assert stack.job(job_id)["state"] == "SUCCEEDED"
+
+
+def test_an_event_that_is_faster_than_the_note_of_its_run_comes_again(stack: SparkStack) -> None:
+    job_id = stack.ask()
+    seen: list[str] = []
+
+    def ended_at_once() -> None:
+        (name,) = stack.spark.specs
+        with pytest.raises(Unavailable) as refused:
+            stack._handler({**EVENT, "detail": {"jobRunId": f"run-of-{name}"}}, LambdaContext())
+        seen.append(refused.value.code)
+
+    stack.spark.after_start = ended_at_once
+    assert (stack.work(), seen) == (1, ["JOB_BUSY"])
+    event = {**EVENT, "detail": {"jobRunId": stack.job(job_id)["run"]}}
+    stack.spark.state = DONE
+    assert stack._handler(event, LambdaContext())["job_id"] == job_id
