@@ -84,7 +84,7 @@ class Lake:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.application = HookedApplication(load_settings({"REGELATE_HOME": str(folder)}))
+        self.application = HookedApplication(load_settings({"REGELATE_HOME": str(folder), "REGELATE_SPARK": "none"}))
         self.catalog: SqlCatalog = self.application.catalog()
 
     def other_client(self) -> SqlCatalog:

@@ -68,7 +68,7 @@ class HookedApplication(Application):
     """The application as wired, over a hooked catalog of the same name and place."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(load_settings({"REGELATE_HOME": str(folder)}))
+        super().__init__(load_settings({"REGELATE_HOME": str(folder), "REGELATE_SPARK": "none"}))
         self.folder = folder
         self.after_load: list[Hook] = []
         self.between: list[Hook] = []

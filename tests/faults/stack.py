@@ -23,6 +23,8 @@ from tests.iceberg_tables import live_data_paths, local_path
 TENANT = "default"
 Answer = dict[str, Any]
 Edit = Callable[[dict[str, Any]], object]
+WITHOUT_SPARK = {"REGELATE_SPARK": "none"}
+"""What a refusal is tested with: where pyspark is installed, Spark takes over what cannot be done here."""
 LOCAL_CATALOG = {
     "type": "sql",
     "uri": "sqlite:///${REGELATE_HOME}/catalog.db?timeout=30",
@@ -43,7 +45,9 @@ class Stack:
 
     def __init__(self, folder: Path, environ: Mapping[str, str] | None = None) -> None:
         self.folder = folder
-        self.application = Application(load_settings({"REGELATE_HOME": str(folder), **(environ or {})}))
+        self.application = Application(
+            load_settings({"REGELATE_HOME": str(folder), **WITHOUT_SPARK, **(environ or {})})
+        )
         self._handler = make_handler(lambda: self.application)
 
     def post(

@@ -35,7 +35,7 @@ ENVIRONMENTS: Mapping[str, Mapping[str, Any]] = {
     "development": {
         "iceberg": {"compaction": {"min_files_to_compact": 3, "opportunistic_check_interval": 5}},
         "jobs": {"store": "sqlite", "path": "${REGELATE_HOME}/jobs.db"},
-        "spark": {"run": "local", "folder": "${REGELATE_HOME}/spark"},
+        "spark": {"run": "${REGELATE_SPARK:-local}", "folder": "${REGELATE_HOME}/spark"},
         "auth": "none",
         "tenants": "*",
         "default_catalog": "local",
