@@ -16,6 +16,7 @@ from tests.entrypoints.fakes import REPOSITORY, LambdaContext
 from tests.faults.stack import request
 from tests.servers.moto_aws import KEYS, REGION, client, jobs_table
 
+DELIVERIES = 3
 PROPERTIES = {"regelate.compaction.auto": "async"}
 
 
@@ -30,22 +31,28 @@ class Cloud:
 
     def __init__(self, folder: Path, endpoint: str, *, spark: Mapping[str, object] | None = None) -> None:
         self.sqs = client("sqs", endpoint)
-        self.queue = self.sqs.create_queue(QueueName="jobs.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+        fifo = {"FifoQueue": "true"}
+        self.dead = self.sqs.create_queue(QueueName="dead.fifo", Attributes=fifo)["QueueUrl"]
+        arn = self.sqs.get_queue_attributes(QueueUrl=self.dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        redrive = {"RedrivePolicy": json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": DELIVERIES})}
+        self.queue = self.sqs.create_queue(QueueName="jobs.fifo", Attributes={**fifo, **redrive})["QueueUrl"]
         jobs_table(client("dynamodb", endpoint), "jobs")
         jobs = {"store": "dynamodb", "table": "jobs", "queue_url": self.queue}
+        jobs |= {"max_attempts": 1, "max_deliveries": DELIVERIES}
         self.lake = S3Lake(folder, endpoint, jobs=jobs, spark=spark)
         self.stack = self.lake.stack
         self._worker = make_handler(lambda: self.stack.application)
 
     def messages(self) -> list[dict[str, Any]]:
         """Take what waits, in the shape of Lambda's event."""
-        found = self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages", [])
+        asked = {"MaxNumberOfMessages": 10, "MessageSystemAttributeNames": ["All"]}
+        found = self.sqs.receive_message(QueueUrl=self.queue, **asked).get("Messages", [])
         return [
             {
                 "messageId": message["MessageId"],
                 "receiptHandle": message["ReceiptHandle"],
                 "body": message["Body"],
-                "attributes": {"MessageGroupId": "group", "ApproximateReceiveCount": "1"},
+                "attributes": message["Attributes"],
                 "messageAttributes": {},
                 "eventSource": "aws:sqs",
             }
@@ -60,6 +67,12 @@ class Cloud:
             if message["messageId"] not in failed:
                 self.sqs.delete_message(QueueUrl=self.queue, ReceiptHandle=message["receiptHandle"])
         return failed
+
+    def let_come_again(self, messages: list[dict[str, Any]]) -> None:
+        """Let their pauses be over."""
+        for message in messages:
+            receipt = message["receiptHandle"]
+            self.sqs.change_message_visibility(QueueUrl=self.queue, ReceiptHandle=receipt, VisibilityTimeout=0)
 
 
 @pytest.fixture
@@ -133,3 +146,32 @@ def test_a_message_waits_while_another_worker_holds_the_table(cloud: Cloud) -> N
     store.release(lease)
     assert cloud.worked(messages) == []
     assert cloud.stack.ok("COMPACT", "users")["status"] == "NOTHING_TO_DO"
+
+
+def test_a_job_whose_message_is_set_aside_has_failed_and_the_message_is_left_for_the_operator(cloud: Cloud) -> None:
+    cloud.lake.users()
+    _, answer = cloud.stack.post(request("COMPACT", "users", **{"async": True}))
+    lease = cloud.stack.application.jobs.store.acquire("glue/default.users", "a worker that is stuck", 60)  # type: ignore[union-attr]
+    states = []
+    for _ in range(DELIVERIES):
+        messages = cloud.messages()
+        assert cloud.worked(messages) == [message["messageId"] for message in messages] != []
+        states.append(cloud.stack.ok("JOB_STATUS", job_id=answer["job_id"])["state"])
+        cloud.let_come_again(messages)
+    assert states == ["QUEUED", "QUEUED", "FAILED"]
+    assert cloud.messages() == []
+    (letter,) = cloud.sqs.receive_message(QueueUrl=cloud.dead)["Messages"]
+    assert json.loads(letter["Body"]) == {"job_id": answer["job_id"], "part": 1}
+    assert cloud.stack.ok("JOB_STATUS", job_id=answer["job_id"])["error"]["code"] == "JOB_UNSERVED"
+    cloud.stack.application.jobs.store.release(lease)  # type: ignore[union-attr]
+    assert cloud.stack.ok("COMPACT", "users")["status"] == "COMPLETED"
+
+
+def test_a_message_of_somebody_else_blocks_nobody_and_is_set_aside_too(cloud: Cloud) -> None:
+    cloud.sqs.send_message(QueueUrl=cloud.queue, MessageBody="hello", MessageGroupId="g", MessageDeduplicationId="1")
+    for _ in range(DELIVERIES):
+        messages = cloud.messages()
+        assert len(cloud.worked(messages)) == 1
+        cloud.let_come_again(messages)
+    assert cloud.messages() == []
+    assert [letter["Body"] for letter in cloud.sqs.receive_message(QueueUrl=cloud.dead)["Messages"]] == ["hello"]
