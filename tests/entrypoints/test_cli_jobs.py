@@ -99,3 +99,37 @@ def test_a_plan_that_does_not_fit_is_refused_here_because_perhaps_nobody_works_o
     code, _, errors = run("compact", "sales.orders")
     assert (code, "TOO_LONG" in errors) == (1, True)
     assert run("jobs")[1] == "No jobs.\n"
+
+
+def test_a_key_whose_job_has_ended_says_so_and_a_failed_one_is_served_anew(run: Run, tmp_path: Path) -> None:
+    asked = ("compact", "sales.orders", "--async", "--idempotency-key", "night")
+    files = sorted((tmp_path / "lake").rglob("*.parquet"))
+    for path in files:
+        path.rename(path.with_suffix(".away"))
+    run(*asked)
+    assert "1 part of jobs run" in run("jobs", "run")[1]
+    assert "FAILED" in run("jobs")[1]
+    for path in files:
+        path.with_suffix(".away").rename(path)
+    (job_id,) = re.findall(r"Submitted: (job-[0-9a-f]+-2)", run(*asked)[1])
+    run("jobs", "run")
+    code, output, _ = run(*asked)
+    assert (code, output) == (0, f"Done already, by {job_id}: another --idempotency-key compacts again.\n")
+
+
+def test_sweep_without_a_tenant_is_for_all_of_them(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = {
+        "type": "sql",
+        "uri": "sqlite:///${REGELATE_HOME}/shared.db",
+        "warehouse": "${REGELATE_HOME}/shared",
+        "namespace_template": "{tenant_id}__{namespace}",
+    }
+    section = {"auth": "none", "tenants": ["acme", "globex"], "catalogs": {"shared": catalog}}
+    (tmp_path / "config.json").write_text(json.dumps({"environments": {"development": section}}))
+    monkeypatch.setenv("REGELATE_CONFIG", str(tmp_path / "config.json"))
+    for tenant in ("acme", "globex"):
+        assert run("--tenant", tenant, "create", "sales.orders", "--schema", "id:long")[0] == 0
+    assert run("sweep")[:2] == (0, "2 tables swept: 0 files deleted, 0 B freed.\n")
+    assert run("--tenant", "acme", "sweep")[1].startswith("1 table swept")
+    code, _, errors = run("sweep", "sales")
+    assert (code, errors.partition("\n")[0]) == (2, "error: MISSING_FIELD: --tenant is required")

@@ -88,6 +88,8 @@ class Door:
         payload |= {name: value for name, value in fields.items() if value is not None}
 
         def parse(given: Payload, service: Service, caller: Caller) -> AnyRequest:
+            if operation == "SWEEP" and self._tenant is None and namespace is None:
+                return parse_request(given)  # of all tenants
             return parse_request({**given, "tenant_id": self.address(namespace or DEFAULT_NAMESPACE, table).tenant_id})
 
         caller = Caller(request_id=new_request_id(), trusted=True)

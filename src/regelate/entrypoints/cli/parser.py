@@ -226,7 +226,8 @@ def _expiry(commands: Any) -> None:
         "sweep",
         "delete what dead runs left behind, and submit jobs for ill tables",
         table=False,
-        more="Files that no snapshot names, of runs that ended without a word longer ago than any run may take.",
+        more="Files that no snapshot names, of runs that ended without a word longer ago than any run may take.\n"
+        "Without --tenant and NS: the tables of all tenants.",
     )
     sweep.add_argument("namespace", metavar="NS", nargs="?", help="only this namespace")
     sweep.add_argument("--max-tables", type=reader(texts.whole(1)), metavar="N", help="look at so many tables at most")
