@@ -402,6 +402,18 @@ def test_values_that_clash_are_refused_by_the_path_of_one_of_them(
     assert refused(load, **section).details["keys"] == [f"defaults.{key}"]
 
 
+@pytest.mark.parametrize("warehouse", ["/lake", "s3a://lake/warehouse", f"s3://lake/{'long/' * 80}warehouse"])
+def test_tenants_whose_runs_of_spark_could_have_no_policy_cannot_be_configured(load: Load, warehouse: str) -> None:
+    emr = {"run": "emr-serverless", "application_id": "00a", "role_arn": "arn:r", "location": "s3://results/spark"}
+    section: dict[str, Any] = {"spark": emr, "jobs": {"store": "sqlite", "path": "/j"}, "tenants": ["a", "b"]}
+    one = {**LOCAL, "warehouse": warehouse}
+    shared = {**one, "namespace_template": "{tenant_id}__{namespace}"}
+    fault = refused(load, **section, catalogs={"local": shared})
+    assert fault.details["keys"] == ["defaults.catalogs.local.warehouse"]
+    assert load(**section, catalogs={"local": one}).spark.run == "emr-serverless"
+    assert load(**section, catalogs={"local": {**shared, "warehouse": "s3://lake/warehouse"}}).tenants == ("a", "b")
+
+
 def test_a_tenant_whose_name_would_break_the_template_cannot_be_configured(load: Load) -> None:
     shared = {"catalogs": {"local": {**LOCAL, "namespace_template": "{tenant_id}__{namespace}"}}}
     assert refused(load, tenants=["a__b"], **shared).details["keys"] == ["defaults.tenants[0]"]

@@ -131,10 +131,13 @@ class Compacting:
         return answers.compacted(outcome, with_plan=dry_run, resume_token=ran.token)
 
     def _left_to_spark(self: Parts, address: Address, part: RunPart, origin: Origin, reason: str, why: str) -> Fields:
-        """Submit a job that Spark does. Errors: as `submit_job`; what is wrong with the request itself."""
+        """Submit a job that Spark does, or name the one that the table has: that one knows nothing of this request.
+
+        Errors: as `submit_job`; what is wrong with the request itself.
+        """
         self._check_command(address, part, spark=True)
         job = self.submit_job(address, part, origin, engine=Engine.SPARK, why=why)
-        return answers.delegated(job, reason)
+        return answers.delegated(job, reason if job.run_id == part.base_run_id else "JOB_RUNNING")
 
     def _check_command(self: Parts, address: Address, part: RunPart, *, spark: bool) -> None:
         """Say now what is wrong with a request, not to a job that nobody reads.

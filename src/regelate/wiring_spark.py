@@ -19,7 +19,7 @@ from regelate.core.measures import Compacted, JobGivenUp
 from regelate.core.options import CompactOptions
 from regelate.core.policy import Engine, RetentionPolicy
 from regelate.core.session_policy import spark_policy
-from regelate.core.spark_job import ONLY_HERE, ZORDER, SparkJobSpec, SparkRequest
+from regelate.core.spark_job import ONLY_HERE, ZORDER, SparkJobSpec, SparkRequest, in_spark_sql
 from regelate.core.stats import CompactionStats, iso_time
 from regelate.errors import InvalidRequest, Unavailable, Unsupported
 from regelate.operations.delegating import Answer, Patience, spark_part
@@ -95,7 +95,7 @@ class Delegating:
         if home is None or home.origin is None:
             raise _no_spark()
         return LocalSpark(
-            Path(found.folder or ""),
+            Path(found.folder or "").absolute(),  # the jobs have working directories of their own
             spark_home=Path(home.origin).parent,
             environ=_environment(Path(home.origin).parent),
             pack=pack,
@@ -131,6 +131,8 @@ class Delegating:
 
     def spark_part(self: Parts, record: JobRecord, why: str) -> PartDone | Elsewhere:
         """Do what is next for a job that Spark runs."""
+        if not self.has_spark:  # the configuration has changed since the job was made
+            raise _no_spark()
         found = self.settings.spark
         done = spark_part(
             self.spark,
@@ -170,21 +172,25 @@ class Delegating:
         options: Mapping[str, Any] = json.loads(record.options)
         found, catalog = self.settings.spark, self.settings.catalogs[record.catalog]
         shaping = {name: options[name] for name in CompactOptions.__dataclass_fields__ if options.get(name) is not None}
+        if "where" in shaping:
+            shaping["where"] = in_spark_sql(shaping["where"])
         request = SparkRequest(
             fields=shaping,
             defaults=replace(self.settings.compaction_defaults, max_files=None),
-            strict=(options.get("verify") or self.settings.verify.value) == "strict",
+            verify=options.get("verify"),
+            config_verify=self.settings.verify,
             expires=bool(options.get("expire_snapshots", True)),
             retention_hours=options.get("snapshot_retention_hours"),
+            retention=self.settings.retention_defaults,
         )
-        policy = None
+        name, policy = f"{record.job_id}-{record.created_ms}", None
         if found.run == "emr-serverless" and catalog.multi_tenant:
             policy = spark_policy(
-                record.tenant_id, catalog.properties["warehouse"], found.location or "",
+                record.tenant_id, catalog.properties["warehouse"], found.location or "", name,
                 partition=self.settings.tenancy.partition,
             )  # fmt: skip
         return SparkJobSpec(
-            name=f"{record.job_id}-{record.created_ms}",
+            name=name,
             job_id=record.job_id,
             created_ms=record.created_ms,
             table=f"{record.catalog}.{record.ident}",

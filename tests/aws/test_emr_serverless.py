@@ -30,7 +30,7 @@ QUICK = Config(retries={"mode": "standard", "total_max_attempts": 1}, read_timeo
 SPEC = SparkJobSpec(
     name="job-1-1700000000000", job_id="job-1", created_ms=1_700_000_000_000, table="glue.acme__db.t", request="{}",
     conf={"spark.sql.catalog.glue": "org.apache.iceberg.spark.SparkCatalog"}, timeout_seconds=3600.0,
-    policy=spark_policy("acme", "s3://lake/warehouse", "s3://lake/spark"),
+    policy=spark_policy("acme", "s3://lake/warehouse", "s3://lake/spark", "job-1-100"),
 )  # fmt: skip
 TEXTS = st.text(st.characters(codec="ascii", exclude_characters="\n\r\0"), max_size=20)
 

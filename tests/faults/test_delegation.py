@@ -35,8 +35,8 @@ STATS: Mapping[str, Any] = CompactionStats(
 DONE = SparkRun(
     state=SparkState.ENDED,
     answer={
-        "success": True, "compacted": True, "status": "COMPLETED", "reason": "RECOMMENDED", "snapshot_after": 77,
-        "stats": STATS, "warnings": [],
+        "success": True, "compacted": True, "status": "COMPLETED", "reason": "RECOMMENDED", "snapshot_after": 78,
+        "snapshot_ids": [76, 77], "stats": STATS, "warnings": [],
     },
 )  # fmt: skip
 WAITING, RUNNING = SparkRun(state=SparkState.WAITING), SparkRun(state=SparkState.RUNNING)
@@ -131,10 +131,20 @@ def test_a_job_of_sparks_ends_with_the_stats_that_it_answered(stack: SparkStack)
     assert stack.look(job_id, RUNNING)["state"] == "RUNNING"
     told = stack.look(job_id, DONE)
     assert (told["state"], told["result"]["status"], told["result"]["stats"]["rows"]) == ("SUCCEEDED", "COMPLETED", 24)
-    assert told["totals"]["snapshot_ids"] == [77]
+    assert told["totals"]["snapshot_ids"] == [76, 77]
     assert "regelate_compactions_succeeded_total 1.0" in stack.application.metrics_text()
     assert stack.spark.starts == 1
     stack.assert_table_is_free()
+
+
+def test_spark_is_sent_the_filter_in_its_words_and_what_the_configuration_says(stack: SparkStack) -> None:
+    stack.ask(where="\"p\" = 'it''s'", snapshot_retention_hours=5)
+    stack.work()
+    (spec,) = stack.spark.specs.values()
+    sent, settings = SparkRequest.of_json(spec.request), stack.application.settings
+    assert sent.fields["where"] == "`p` = 'it\\'s'"
+    assert (sent.verify, sent.config_verify, sent.retention_hours) == (None, settings.verify, 5)
+    assert (sent.retention, sent.defaults.min_input_files) == (settings.retention_defaults, 3)
 
 
 def test_nobody_looks_before_it_is_time_and_job_status_asks_for_a_look_when_it_is(stack: SparkStack) -> None:
@@ -156,6 +166,7 @@ def test_row_60_a_second_compact_meets_the_job_that_spark_is_at(stack: SparkStac
     for fields in ({}, {"engine": "duckdb"}, {"engine": "spark"}, {"async": True}):
         status, answer = stack.post(request("COMPACT", "t", **fields))
         assert (status, answer["status"], answer["job_id"]) == (202, "DELEGATED", job_id)
+        assert answer["reason"] == ("ASYNC" if "async" in fields else "JOB_RUNNING")
     assert stack.spark.starts == 1
     assert stack.ok("SWEEP", health_below=100)["ranking"][0]["rank"] == "JOB_RUNNING"
 
@@ -406,6 +417,21 @@ def test_a_deployment_without_spark_says_so_and_does_the_rest_as_ever(tmp_path: 
     stack.application.placement = PlacementPolicy(memory_bytes=2**31, threads=1, max_in_process_bytes=6000)
     status, answer = stack.post(request("COMPACT", "t"))
     assert (status, answer["engine"]) == (202, "duckdb")
+
+
+def test_a_request_for_spark_that_meets_a_job_of_ours_does_not_say_that_it_is_done(stack: SparkStack) -> None:
+    waiting = stack.submit()
+    status, answer = stack.post(request("COMPACT", "t", engine="spark", force=True))
+    assert (status, answer["job_id"], answer["engine"], answer["reason"]) == (202, waiting, "duckdb", "JOB_RUNNING")
+
+
+def test_a_job_of_sparks_fails_where_the_deployment_has_spark_no_more(stack: SparkStack) -> None:
+    job_id = stack.ask()
+    settings = stack.application.settings
+    stack.application.settings = settings.model_copy(update={"engines": ("duckdb",)})
+    stack.work()
+    assert (stack.job(job_id)["error"]["code"], stack.spark.starts) == ("SPARK_DISABLED", 0)
+    stack.assert_table_is_free()
 
 
 def test_snapshots_expire_after_a_job_of_sparks_as_after_one_of_ours(stack: SparkStack) -> None:

@@ -9,13 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.options import CompactionDefaults, CompactOptions, resolve_policy
-from regelate.core.policy import MB
-from regelate.core.spark_job import SparkJobSpec, SparkRequest
+from regelate.core.option_retention import HOUR_MS
+from regelate.core.options import (
+    CompactionDefaults,
+    CompactOptions,
+    RetentionDefaults,
+    resolve_policy,
+    resolve_retention,
+    resolve_verify,
+)
+from regelate.core.policy import MB, Verify
+from regelate.core.spark_job import SparkJobSpec, SparkRequest, in_spark_sql
 from regelate.errors import InvalidRequest
 from regelate.pipeline.__main__ import make_parser
 from regelate.pipeline.compact_job import job_of, rewrite_of
+from regelate.pipeline.names import quoted
 from regelate.pipeline.options import Layout, policy_of
+from regelate.pipeline.sql import text
 from regelate.pipeline.steps import StepName
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1, max_size=9)
@@ -57,11 +67,26 @@ def test_spark_resolves_the_policy_that_the_service_would(
     assert policy_of(rewrite_of(sent), properties, now_ms=5) == ours
 
 
-@given(fields=FIELDS, strict=st.booleans(), expires=st.booleans(), hours=st.none() | st.floats(1, 999))
+@given(
+    fields=FIELDS,
+    verify=st.none() | st.sampled_from(["fast", "strict"]),
+    configured=st.sampled_from(Verify),
+    expires=st.booleans(),
+    hours=st.none() | st.floats(1, 999),
+    retention=st.builds(RetentionDefaults, max_snapshot_age_ms=st.integers(1), grace_ms=st.integers(0)),
+)
 def test_a_request_survives_the_command_line(
-    fields: dict[str, Any], strict: bool, expires: bool, hours: float | None
+    fields: dict[str, Any],
+    verify: str | None,
+    configured: Verify,
+    expires: bool,
+    hours: float | None,
+    retention: RetentionDefaults,
 ) -> None:
-    asked = SparkRequest(fields=fields, strict=strict, expires=expires, retention_hours=hours)
+    asked = SparkRequest(
+        fields=fields, verify=verify, config_verify=configured, expires=expires, retention_hours=hours,
+        retention=retention,
+    )  # fmt: skip
     spec = SparkJobSpec(
         name="n", job_id="j", created_ms=0, table="cat.a b.t", request=asked.as_json(), conf={}, timeout_seconds=1.0
     )
@@ -79,22 +104,56 @@ def test_layouts_and_their_columns_arrive() -> None:
     assert (by_curve.layout, by_curve.zorder, by_curve.sort) == (Layout.ZORDER, ("a", "b"), ())
 
 
-def test_a_strict_request_is_proven_and_goes_back_where_it_is_not() -> None:
-    proof = job_of(SparkRequest(strict=True), 2).proof
-    assert proof is not None
-    assert proof.rollback
-    assert job_of(SparkRequest(), 2).proof is None
+@pytest.mark.parametrize("asked", [None, "fast", "strict"])
+@pytest.mark.parametrize("tabled", [None, "fast", "strict"])
+@pytest.mark.parametrize("configured", list(Verify))
+def test_a_run_is_proven_where_a_compact_of_our_own_would_be_and_goes_back_where_it_is_not(
+    asked: str | None, tabled: str | None, configured: Verify
+) -> None:
+    properties = {} if tabled is None else {"regelate.compaction.verify": tabled}
+    proof = job_of(SparkRequest(verify=asked, config_verify=configured), 2, properties).proof
+    ours = resolve_verify(asked, properties, configured)
+    assert (proof is not None, proof is None or proof.rollback) == (ours is Verify.STRICT, True)
 
 
 @pytest.mark.parametrize(("version", "expires", "there"), [(2, True, False), (3, True, True), (3, False, False)])
 def test_snapshots_are_expired_by_the_job_where_the_service_cannot(version: int, expires: bool, there: bool) -> None:
-    assert (StepName.EXPIRE in job_of(SparkRequest(expires=expires), version).steps) is there
+    job = job_of(SparkRequest(expires=expires), version, {})
+    assert (StepName.EXPIRE in job.steps, job.clears_only_after_a_rewrite) == (there, True)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"fieldz": {}}', '{"defaults": {"x": 1}}', "1"])
-def test_what_the_service_did_not_write_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_job_keeps_the_snapshots_that_the_configuration_keeps() -> None:
+    config = RetentionDefaults(max_snapshot_age_ms=90 * 24 * HOUR_MS, minimum_age_ms=24 * HOUR_MS)
+    upkeep = job_of(SparkRequest(retention=config), 3, {}).upkeep
+    ours = resolve_retention(config=config)
+    assert resolve_retention(request_hours=upkeep.retention_hours, config=upkeep.defaults) == ours
+
+
+@pytest.mark.parametrize(("hours", "properties"), [(1, {}), (None, {"history.expire.max-snapshot-age-ms": "soon"})])
+def test_a_retention_that_cannot_be_is_refused_before_anything_is_rewritten(
+    hours: float | None, properties: dict[str, str]
+) -> None:
+    config = RetentionDefaults(minimum_age_ms=24 * HOUR_MS)
+    with pytest.raises(InvalidRequest) as refused:
+        job_of(SparkRequest(retention_hours=hours, retention=config), 3, properties)
+    assert refused.value.code == "INVALID_RETENTION"
+
+
+@given(value=st.text(), column=st.text(st.characters(exclude_characters='"\\')))
+def test_a_filter_means_to_spark_what_it_means_here(value: str, column: str) -> None:
+    ours = f""""{column}" = '{value.replace("'", "''")}' and day >= 3 or x in ('', 'b')"""
+    assert in_spark_sql(ours) == f"{quoted(column)} = {text(value)} and day >= 3 or x in ('', 'b')"
+
+
+@given(st.text(st.characters(exclude_characters="\"'")))
+def test_what_is_no_text_and_no_quoted_name_stays_as_it_is(where: str) -> None:
+    assert in_spark_sql(where) == where
+
+
+@pytest.mark.parametrize("written", ["{", "[]", '{"fieldz": {}}', '{"defaults": {"x": 1}}', "1"])
+def test_what_the_service_did_not_write_is_refused(written: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        make_parser().parse_args(["compact", "--table", "a.b.c", "--request", text])
+        make_parser().parse_args(["compact", "--table", "a.b.c", "--request", written])
     assert ended.value.code == 2
     assert "--request" in capsys.readouterr().err
 

@@ -81,17 +81,18 @@ def session_policy(access: Access, tenant: str | None, warehouse: str, *, partit
     return json.dumps({"Version": "2012-10-17", "Statement": statements}, separators=(",", ":"))
 
 
-def spark_policy(tenant: str, warehouse: str, location: str, *, partition: str = "aws") -> str:
+def spark_policy(tenant: str, warehouse: str, location: str, run: str, *, partition: str = "aws") -> str:
     """Return the policy of a Spark job for one tenant's tables: those, its program, its result, and nothing more.
 
-    `location` is `s3://bucket/prefix`, with the folders `program` and `results`. The job can do what its role may AND
-    this policy allows.
+    `location` is `s3://bucket/prefix`, with the folders `program` and `results`; `run` is the run's name, which its
+    result has too: no run can answer in the place of another tenant's. The job can do what its role may AND this policy
+    allows.
     """
     made = json.loads(session_policy(Access.WRITE, tenant, warehouse, partition=partition))
     folder = f"arn:{partition}:s3:::{_literal(location.removeprefix('s3://').rstrip('/'))}"
     made["Statement"] += [
         _allow(("s3:GetObject",), f"{folder}/program/*"),
-        _allow(("s3:PutObject",), f"{folder}/results/*"),
+        _allow(("s3:PutObject",), f"{folder}/results/{_literal(run)}.json"),
     ]
     return json.dumps(made, separators=(",", ":"))
 

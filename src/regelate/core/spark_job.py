@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from regelate.core.options import CompactionDefaults
-from regelate.core.policy import Strategy
+from regelate.core.options import CompactionDefaults, RetentionDefaults
+from regelate.core.policy import Strategy, Verify
 
 REMOTE_GRACE_SECONDS = 600.0
 """How long a run may still be looked for after its time is over: whoever runs it ends it itself, and then says so."""
+MAX_RUN_NAME = 64
+"""Characters of a client token of EMR Serverless."""
 ZORDER = "zorder"
 STRATEGIES = (*(s.value for s in Strategy), ZORDER)
 ONLY_HERE = ("max_files", "max_cost", "plan_id", "resume_token", "time_budget_seconds")
@@ -76,30 +79,24 @@ class SparkJobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkRequest:
-    """What the pipeline is asked: the fields of COMPACT as they came, and the config layer beneath them.
+    """What the pipeline is asked: the fields of COMPACT, and the config layers beneath them.
 
-    `strict`: the job compares the rows before and after, and goes back where they differ. `retention_hours` None leaves
-    it to the table's properties.
+    `where` is Spark's SQL. `verify` None leaves it to the table's properties and `config_verify`, `retention_hours`
+    None to them and to `retention`: only the job sees the properties of a table that the service cannot read.
     """
 
     fields: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     defaults: CompactionDefaults = field(default_factory=CompactionDefaults)
-    strict: bool = False
+    verify: str | None = None
+    config_verify: Verify = Verify.FAST
     expires: bool = True
     retention_hours: float | None = None
+    retention: RetentionDefaults = field(default_factory=RetentionDefaults)
 
     def as_json(self) -> str:
-        layer = {name: getattr(self.defaults, name) for name in CompactionDefaults.__dataclass_fields__}
-        return json.dumps(
-            {
-                "fields": dict(self.fields),
-                "defaults": layer,
-                "strict": self.strict,
-                "expires": self.expires,
-                "retention_hours": self.retention_hours,
-            },
-            separators=(",", ":"),
-        )
+        layers = {"defaults": asdict(self.defaults), "retention": asdict(self.retention)}
+        own = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in layers}
+        return json.dumps({**own, "fields": dict(self.fields), **layers}, separators=(",", ":"))
 
     @classmethod
     def of_json(cls, text: str) -> SparkRequest:
@@ -108,6 +105,29 @@ class SparkRequest:
         if not isinstance(found, dict) or set(found) - set(cls.__dataclass_fields__):
             raise ValueError("is no request of the service")
         try:
-            return cls(**{**found, "defaults": CompactionDefaults(**found.get("defaults", {}))})
-        except TypeError as error:
+            layers = {
+                "defaults": CompactionDefaults(**found.get("defaults", {})),
+                "retention": RetentionDefaults(**found.get("retention", {})),
+                "config_verify": Verify(found.get("config_verify", Verify.FAST)),
+            }
+            return cls(**{**found, **layers})
+        except (TypeError, ValueError) as error:
             raise ValueError(f"is no request of the service: {error}") from None
+
+
+_TOKENS = re.compile(r"""'((?:[^']|'')*)'|"([^"\\]*)\"""")
+
+
+def in_spark_sql(where: str) -> str:
+    """Return a row filter of COMPACT as Spark SQL, where it would mean something else there.
+
+    To Spark `"x"` is a text and no column, a backslash in a text escapes what follows, and `''` in it is nothing at all
+    (two literals side by side are one). What is no text and no quoted name stays as it is.
+    """
+
+    def spelled(found: re.Match[str]) -> str:
+        if found[2] is not None:
+            return f"`{found[2].replace('`', '``')}`"
+        return "'" + found[1].replace("\\", "\\\\").replace("''", "\\'") + "'"
+
+    return _TOKENS.sub(spelled, where)

@@ -81,8 +81,10 @@ def _over(run: SparkRun, record: JobRecord, cancelling: bool, settle: Callable[[
     try:
         if run.answer.get("success") is not True:
             return _failed(RegelateError.of_error(cast(Mapping[str, Any], run.answer["error"])))
-        answer = _as_compact(run.answer)
-        did = _totals(answer)
+        found = cast(Mapping[str, Any], run.answer)
+        ids = tuple(found["snapshot_ids"]) or (found["snapshot_after"],)
+        answer = _as_compact(found, ids)
+        did = _totals(answer, ids)
     except (KeyError, TypeError, ValueError) as fault:
         return _delegation_failed(record, f"left a result that cannot be read: {type(fault).__name__} {fault}")
     settle(answer)
@@ -98,20 +100,20 @@ def _failed(error: RegelateError) -> PartDone:
     return PartDone(answer="null", failed=error)
 
 
-def _as_compact(found: Mapping[str, Any]) -> Answer:
+def _as_compact(found: Mapping[str, Any], snapshot_ids: tuple[int, ...]) -> Answer:
     """Return the pipeline's result as COMPACT's answer; the names are the same."""
     changed = bool(found["compacted"])
     return {
         "compacted": changed,
         "status": found["status"],
         "reason": found["reason"],
-        "snapshot_id": found["snapshot_after"] if changed else None,
+        "snapshot_id": snapshot_ids[-1] if changed else None,
         "stats": None if found["stats"] is None else dict(found["stats"]),
         "warnings": [str(warning) for warning in found["warnings"][:MAX_STORED_WARNINGS]],
     }
 
 
-def _totals(answer: Answer) -> JobTotals:
+def _totals(answer: Answer, snapshot_ids: tuple[int, ...]) -> JobTotals:
     stats = answer["stats"]
     if not answer["compacted"]:
         return NOTHING_DONE
@@ -120,7 +122,7 @@ def _totals(answer: Answer) -> JobTotals:
         files_added=stats["files_added"],
         bytes_saved=stats["bytes_saved"],
         rows=stats["rows"],
-        snapshot_ids=(answer["snapshot_id"],),
+        snapshot_ids=snapshot_ids,
     )
 
 

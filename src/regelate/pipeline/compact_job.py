@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from regelate.core.option_values import partition_filters, sort_fields
+from regelate.core.options import resolve_retention, resolve_verify
+from regelate.core.policy import Verify
 from regelate.core.spark_job import ZORDER, SparkRequest
 from regelate.pipeline.arguments import add_common, reader
 from regelate.pipeline.maintain import Job, maintain
@@ -59,20 +60,33 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def job_of(request: SparkRequest, format_version: int) -> Job:
-    """Return the maintenance job that a request comes to on a table of this format version."""
+def job_of(request: SparkRequest, format_version: int, properties: Mapping[str, str]) -> Job:
+    """Return the maintenance job that a request comes to on a table of this format version with these properties.
+
+    Errors: InvalidRequest, also for a retention that only the last step would refuse: by then the rewrite has landed.
+    """
     expires = request.expires and format_version >= NEEDS_SPARK
+    upkeep = Upkeep(retention_hours=request.retention_hours, defaults=request.retention)
+    if expires:
+        resolve_retention(
+            request_hours=request.retention_hours,
+            table_properties=properties,
+            config=request.retention,
+            hours_field="snapshot_retention_hours",
+        )
+    verify = resolve_verify(request.verify, properties, request.config_verify)
     return Job(
         rewrite=rewrite_of(request),
         steps=(StepName.REWRITE, *((StepName.EXPIRE,) if expires else ())),
-        upkeep=replace(Upkeep(), retention_hours=request.retention_hours),
-        proof=Proof(rollback=True) if request.strict else None,
+        upkeep=upkeep,
+        proof=Proof(rollback=True) if verify is Verify.STRICT else None,
+        clears_only_after_a_rewrite=True,
     )
 
 
 def _work(spark: SparkSession, args: argparse.Namespace, terminal: Terminal) -> Result:
     table = SparkTable(spark, args.table)
-    return maintain(table, job_of(args.request, table.format_version), terminal)
+    return maintain(table, job_of(args.request, table.format_version, table.properties), terminal)
 
 
 def main(args: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from regelate.core.stats import CompactionStats
 from regelate.pipeline.options import Rewrite
@@ -32,6 +32,8 @@ class Job:
     upkeep: Upkeep = field(default_factory=Upkeep)
     proof: Proof | None = None
     dry_run: bool = False
+    clears_only_after_a_rewrite: bool = False
+    """As COMPACT does: where no file was rewritten, nothing is deleted either."""
 
 
 def maintain(table: SparkTable, job: Job, terminal: Terminal, *, clock: Clock = time.time) -> Result:
@@ -60,7 +62,8 @@ def maintain(table: SparkTable, job: Job, terminal: Terminal, *, clock: Clock = 
 
     steps = run(MERGING)
     impact = None if prover is None else _prove(prover, planned, done, terminal)
-    if impact is None or impact.error is None:
+    idle = job.clears_only_after_a_rewrite and (done is None or done.stats is None)
+    if not idle and (impact is None or impact.error is None):
         steps += run(CLEARING)
     return _result(table, job, now_ms, before, planned, done, steps, impact)
 
@@ -118,13 +121,19 @@ def _result(
         snapshot_before=before,
         snapshot_after=table.snapshot_id,
         plan=None if planned is None else planned.plan,
-        stats=None if done is None else done.stats,
+        snapshot_ids=() if done is None else done.commits,
+        stats=None if done is None or done.stats is None else replace(done.stats, snapshots_expired=_expired(later)),
         steps=steps,
         warnings=(*(() if done is None else done.warnings), *failed),
         versions=table.versions,
         impact=None if impact is None else impact.as_dict(),
         error=error,
     )
+
+
+def _expired(steps: list[Step]) -> int:
+    done = [step for step in steps if step.step == StepName.EXPIRE and step.status is Status.COMPLETED]
+    return sum(int(str(step.found.get("snapshots_to_expire", 0))) for step in done)
 
 
 def overall(steps: tuple[Step, ...]) -> Status:

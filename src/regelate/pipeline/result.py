@@ -51,7 +51,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One job on one table. `snapshot_before` is the one to go back to; None for a table without a snapshot."""
+    """One job on one table. `snapshot_before` is the one to go back to; None for a table without a snapshot.
+
+    `snapshot_ids`: what the rewrite committed, oldest first. `snapshot_after` is the head, which may be another's.
+    """
 
     job: str
     table: str
@@ -61,6 +64,7 @@ class Result:
     started_at_ms: int
     snapshot_before: int | None
     snapshot_after: int | None
+    snapshot_ids: tuple[int, ...] = ()
     plan: CompactionPlan | None = None
     stats: CompactionStats | None = None
     steps: tuple[Step, ...] = ()
@@ -82,6 +86,7 @@ class Result:
             "started_at_ms": self.started_at_ms,
             "snapshot_before": self.snapshot_before,
             "snapshot_after": self.snapshot_after,
+            "snapshot_ids": list(self.snapshot_ids),
             "stats": None if self.stats is None else self.stats.as_dict(),
             "plan": None if self.plan is None else planned(self.plan),
             "steps": [asdict(step) for step in self.steps],

@@ -37,10 +37,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """What the CALLs did. `stopped`: the fault that ended them after some had landed."""
+    """What the CALLs did: one commit each. `stopped`: the fault that ended them after some had landed."""
 
     step: Step
     stats: CompactionStats | None
+    commits: tuple[int, ...] = ()
     stopped: RegelateError | None = None
     warnings: tuple[str, ...] = ()
 
@@ -153,6 +154,7 @@ def run_rewrite(table: SparkTable, planned: Planned, terminal: Terminal) -> Rewr
             statements=planned.statements,
         ),
         stats=stats,
+        commits=tuple(commit.snapshot_id for commit in sorted(commits, key=lambda c: c.sequence_number)),
         stopped=stopped,
         warnings=_warnings(planned, stats, stopped),
     )

@@ -29,6 +29,8 @@ ICEBERG_VERSION = "1.10.1"
 """The same minor version as EMR 7.13's; 1.12.0 is the newest for Spark 3.5."""
 SQLITE_JDBC = "org.xerial:sqlite-jdbc:3.50.3.0"
 EMR_ICEBERG_JAR = "/usr/share/aws/iceberg/lib/iceberg-spark3-runtime.jar"
+REDACTED = "(?i)secret|password|token|access[.-]?key|credential"
+"""Spark's own pattern for what its pages and logs hide, and what catalogs of Iceberg's call their secrets."""
 JAVA_VERSIONS = (8, 11, 17)
 """What Spark 3.5 runs on; https://spark.apache.org/docs/3.5.9/"""
 TRUST_STORE = Path("/etc/ssl/certs/java/cacerts")
@@ -101,6 +103,7 @@ def spark_conf(lake: Lake, launch: Launch, *, java_options: str = "") -> dict[st
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.variable.substitute": "false",
         "spark.sql.session.timeZone": "UTC",
+        "spark.redaction.regex": REDACTED,
     }
     found |= _catalog_conf(lake)
     if launch.target is Target.EMR:

@@ -10,7 +10,8 @@ from typing import Any, cast, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from regelate.core import names
-from regelate.core.session_policy import MAX_POLICY_CHARACTERS, Access, session_policy
+from regelate.core.session_policy import MAX_POLICY_CHARACTERS, Access, session_policy, spark_policy
+from regelate.core.spark_job import MAX_RUN_NAME
 from regelate.errors import InvalidRequest
 from regelate.settings.models import ANY_TENANT, Configuration
 
@@ -117,6 +118,8 @@ def clashes(found: Configuration, environment: str) -> Iterator[Fault]:
     yield from _catalog_clashes(found)
     if found.tenancy.role_arn:
         yield from _session_clashes(found)
+    if found.spark.run == "emr-serverless":
+        yield from _spark_clashes(found)
 
 
 def _catalog_clashes(found: Configuration) -> Iterator[Fault]:
@@ -143,6 +146,21 @@ def _catalog_clashes(found: Configuration) -> Iterator[Fault]:
         if found.auth != "none" and not catalog.multi_tenant and not single:
             rule = "{namespace} shows every table to every tenant: name exactly one in tenants"
             yield f"catalogs.{name}.namespace_template", f"{rule}, or use {{tenant_id}}__{{namespace}}"
+
+
+def _spark_clashes(found: Configuration) -> Iterator[Fault]:
+    """Yield the catalogs of tenants for whose runs there would be no policy."""
+    for name, catalog in found.catalogs.items():
+        if not catalog.multi_tenant:
+            continue
+        warehouse = catalog.properties.get("warehouse", "")
+        if not warehouse.startswith("s3://"):
+            yield f"catalogs.{name}.warehouse", "must be s3://bucket/prefix where Spark runs on EMR for many tenants"
+            continue
+        policy = spark_policy("x" * names.MAX_TENANT_BYTES, warehouse, found.spark.location or "", "x" * MAX_RUN_NAME)
+        if len(policy) > MAX_POLICY_CHARACTERS:
+            rule = f"is too long: the policy of a Spark run must fit into {MAX_POLICY_CHARACTERS} characters"
+            yield f"catalogs.{name}.warehouse", rule
 
 
 def _session_clashes(found: Configuration) -> Iterator[Fault]:
