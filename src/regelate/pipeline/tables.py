@@ -11,9 +11,9 @@ from regelate.core.policy import CompactionPolicy
 from regelate.core.reachability import Place
 from regelate.core.table import SnapshotEntry, SnapshotRef, TableSnapshot
 from regelate.errors import NotFound
-from regelate.pipeline.faults import causes, spark_faults
+from regelate.pipeline.entries import COLUMNS, DELETE_COLUMNS, LIVE, entry_of, watched
+from regelate.pipeline.faults import causes, spark_faults, unsupported
 from regelate.pipeline.metadata import (
-    POSITION_PATH_FIELD,
     Entry,
     Manifests,
     file_metrics,
@@ -32,24 +32,8 @@ if TYPE_CHECKING:
 
 OWN_FOLDER, QUARANTINE = "regelate", "quarantine"
 """Beside a table's metadata, where the service keeps its ledger and the lists of its expiries."""
-LIVE = "status < 2"
-"""Of `entries`: 0 existing, 1 added, 2 deleted."""
-_COLUMNS = (
-    "data_file.file_path AS path",
-    "data_file.content AS content",
-    "data_file.file_format AS file_format",
-    "data_file.spec_id AS spec_id",
-    "data_file.record_count AS record_count",
-    "data_file.file_size_in_bytes AS size_bytes",
-    "coalesce(sequence_number, 0L) AS sequence_number",
-    "coalesce(snapshot_id, 0L) AS snapshot_id",
-    "data_file.sort_order_id AS sort_order_id",
-)
-_DELETE_COLUMNS = (
-    "data_file.equality_ids AS equality_ids",
-    f"data_file.lower_bounds[{POSITION_PATH_FIELD}] AS lower",
-    f"data_file.upper_bounds[{POSITION_PATH_FIELD}] AS upper",
-)
+NEWEST_FORMAT, ENCRYPTION_KEY = 3, "encryption.key-id"
+"""Iceberg 1.10 reads and writes a format 4 that its specification has not closed yet."""
 
 
 class SparkTable:
@@ -71,13 +55,24 @@ class SparkTable:
         self.refresh()
 
     def refresh(self) -> None:
+        """Move to the head.
+
+        Errors: Unsupported UNSUPPORTED_TABLE for a format that is not released, and where encryption would be lost;
+        DataUnavailable METADATA_CORRUPT.
+        """
         jvm: Any = self.spark._jvm
-        with spark_faults(str(self.name)):
+        with spark_faults(str(self.name), loading=True):
             self.java: Any = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
                 self.spark._jsparkSession, self.name.sql
             )
             text_ = jvm.org.apache.iceberg.TableMetadataParser.toJson(self.java.operations().current())
         self.metadata: Mapping[str, Any] = json.loads(text_)
+        if self.format_version > NEWEST_FORMAT:
+            raise unsupported(str(self.name), f"format version {self.format_version}")
+        if ENCRYPTION_KEY in self.properties and "Plaintext" in str(self.java.encryption().getClass().getName()):
+            raise unsupported(
+                str(self.name), f"{ENCRYPTION_KEY} is set, and by this catalog it would write plain files"
+            )
         self.history = history_of(self.history, self.log)
 
     @property
@@ -139,7 +134,7 @@ class SparkTable:
             return table_snapshot(ident, self.metadata, Manifests(), policy)
         manifests = Manifests(
             deletes=tuple(self._entries("data_file.content > 0", deletes=True)),
-            data=_watched(self._entries("data_file.content = 0", deletes=False), watch, seen),
+            data=watched(self._entries("data_file.content = 0", deletes=False), watch, seen),
             paths=frozenset(row.path for row in self.read("manifests").select("path").collect()),
             matching=None if policy.where is None else self.matching(policy.where),
         )
@@ -186,11 +181,11 @@ class SparkTable:
             frame = self.read("entries")
             data_file: Any = frame.schema["data_file"].dataType
             ids, values = self._partition_columns(data_file, "data_file.partition")
-            columns = [*_COLUMNS, *values, *(_DELETE_COLUMNS if deletes else ())]
+            columns = [*COLUMNS, *values, *(DELETE_COLUMNS if deletes else ())]
             if deletes and "referenced_data_file" in data_file.names:
                 columns.append("data_file.referenced_data_file AS referenced")
             for row in frame.where(f"{LIVE} AND {wanted}").selectExpr(*columns).toLocalIterator():
-                yield _entry(row.asDict(), ids)
+                yield entry_of(row.asDict(), ids)
 
     def _partition_columns(self, above: Any, path: str) -> tuple[list[int], list[str]]:
         """Return the ids of all partition fields that the table ever had, and the SQL of their values as `p<id>`."""
@@ -258,33 +253,3 @@ def _expr(text: str) -> Any:
     from pyspark.sql.functions import expr
 
     return expr(text)
-
-
-def _watched(entries: Iterator[Entry], watch: frozenset[str], seen: set[str] | None) -> Iterator[Entry]:
-    for entry in entries:
-        if seen is not None and entry.path in watch:
-            seen.add(entry.path)
-        yield entry
-
-
-def _entry(row: Mapping[str, Any], field_ids: list[int]) -> Entry:
-    referenced = row.get("referenced")
-    return Entry(
-        path=row["path"],
-        content=row["content"],
-        file_format=row["file_format"],
-        spec_id=row["spec_id"],
-        partition={number: row[f"p{number}"] for number in field_ids},
-        record_count=row["record_count"],
-        size_bytes=row["size_bytes"],
-        sequence_number=row["sequence_number"],
-        snapshot_id=row["snapshot_id"],
-        sort_order_id=row["sort_order_id"],
-        equality_ids=tuple(row.get("equality_ids") or ()),
-        referenced_lower=referenced or _path(row.get("lower")),
-        referenced_upper=referenced or _path(row.get("upper")),
-    )
-
-
-def _path(bound: bytearray | None) -> str | None:
-    return None if bound is None else bytes(bound).decode()

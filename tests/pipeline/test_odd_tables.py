@@ -1,0 +1,93 @@
+"""Row 33 of the fault catalogue on Spark: what this Spark cannot maintain is refused by its reason, and untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from regelate.errors import DataUnavailable, RegelateError, Unsupported
+from regelate.pipeline.faults import error_of
+from regelate.pipeline.maintain import Job, maintain
+from regelate.pipeline.names import TableName
+from regelate.pipeline.options import Rewrite
+from regelate.pipeline.result import exit_code
+from regelate.pipeline.tables import SparkTable
+from regelate.pipeline.terminal import Terminal
+from tests.faults.stack import Edit, edit_metadata
+from tests.faults.test_odd_tables import version, with_transform
+from tests.iceberg_tables import local_path
+from tests.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def with_column(kind: str) -> Edit:
+    column = {"id": 99, "name": "odd", "required": False, "type": kind}
+    return lambda m: (m["schemas"][0]["fields"].append(column), m.update({"last-column-id": 99}))
+
+
+FOREIGN: dict[str, tuple[Edit, str]] = {
+    "v4": (version(4), "format version 4"),
+    "a type that Spark has not": (version(3, with_column("variant")), "variant"),
+    "a transform of the future": (with_transform(**{"source-id": 1, "transform": "wibble[8]"}), "wibble[8]"),
+    "encryption": (lambda m: m["properties"].update({"encryption.key-id": "k"}), "encryption.key-id"),
+}
+ICEBERG = "org.apache.iceberg.exceptions"
+TOLD: dict[str, tuple[list[tuple[str, str]], type[RegelateError]]] = {
+    "a type of the future": (
+        [("java.lang.IllegalArgumentException", "Cannot parse type string to primitive: quaternion")],
+        Unsupported,
+    ),
+    "a version of the future": (
+        [("java.lang.IllegalArgumentException", "Cannot read unsupported version 9")],
+        Unsupported,
+    ),
+    "no version": ([("java.lang.IllegalArgumentException", "Cannot parse to an integer value")], DataUnavailable),
+    "no file": ([(f"{ICEBERG}.NotFoundException", "File does not exist: x.metadata.json")], DataUnavailable),
+    "half a file": (
+        [(f"{ICEBERG}.RuntimeIOException", "Failed to read file: x"), ("x.core.JsonEOFException", "Unexpected end")],
+        DataUnavailable,
+    ),
+}
+
+
+def maintained(spark: SparkSession, name: TableName) -> object:
+    return maintain(
+        SparkTable(spark, name), Job(rewrite=Rewrite(options={"rewrite-all": "true"})), Terminal(quiet=True)
+    )
+
+
+def edited(lake: Lake, name: TableName, change: Edit) -> Path:
+    """Change the table's metadata file, with the checksum that Hadoop keeps beside it; return the warehouse."""
+    table = lake.other_client().load_table((*name.namespace, name.table))
+    edit_metadata(table, change)
+    path = local_path(table.metadata_location)
+    path.with_name(f".{path.name}.crc").unlink()
+    return lake.folder / "warehouse"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_row_33_a_table_that_is_not_for_this_spark_is_refused_by_its_reason_and_untouched(
+    spark: SparkSession, lake: Lake, name: TableName, make_events: Callable[..., None], kind: str
+) -> None:
+    make_events(name, rounds=2)
+    change, word = FOREIGN[kind]
+    warehouse = edited(lake, name, change)
+    before = sorted(warehouse.rglob("*"))
+    with pytest.raises(Unsupported, match="UNSUPPORTED_TABLE") as refused:
+        maintained(spark, name)
+    assert word in refused.value.message
+    assert exit_code(refused.value) == 1
+    assert sorted(warehouse.rglob("*")) == before
+
+
+@pytest.mark.parametrize("what", TOLD)
+def test_rows_27_and_33_metadata_that_cannot_be_read_is_not_taken_for_a_wrong_option(what: str) -> None:
+    """By what Iceberg says: it tries to read such a file twenty times over, a minute and more."""
+    chain, kind = TOLD[what]
+    assert type(error_of(chain, "local.ns.t", None, loading=True)) is kind
