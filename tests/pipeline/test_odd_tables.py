@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from regelate.errors import DataUnavailable, RegelateError, Unsupported
-from regelate.pipeline.faults import error_of
+from regelate.pipeline.faults import error_of, error_of_opening
 from regelate.pipeline.maintain import Job, maintain
 from regelate.pipeline.names import TableName
 from regelate.pipeline.options import Rewrite
@@ -91,3 +91,12 @@ def test_rows_27_and_33_metadata_that_cannot_be_read_is_not_taken_for_a_wrong_op
     """By what Iceberg says: it tries to read such a file twenty times over, a minute and more."""
     chain, kind = TOLD[what]
     assert type(error_of(chain, "local.ns.t", None, loading=True)) is kind
+
+
+def test_without_icebergs_jar_no_later_try_is_promised() -> None:
+    plugin = ("org.apache.spark.SparkException", "Cannot find catalog plugin class for catalog 'local'")
+    missing = error_of_opening([plugin, ("java.lang.ClassNotFoundException", "x.SparkCatalog")], "local.ns.t")
+    assert (missing.code, missing.retryable) == ("SPARK_UNAVAILABLE", False)
+    assert "spark.jars=/usr/share/aws/iceberg" in missing.message
+    away = error_of_opening([plugin, ("java.net.ConnectException", "Connection refused")], "local.ns.t")
+    assert (away.code, away.retryable) == ("CATALOG_UNAVAILABLE", True)

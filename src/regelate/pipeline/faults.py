@@ -27,6 +27,10 @@ _NEWER = re.compile(
     re.IGNORECASE,
 )
 """What Iceberg says of a table that a later version wrote, or that Spark has no types for."""
+_NO_JAR = (
+    "the catalog of {} cannot be opened, {} is not on Spark's class path: give spark-submit Iceberg's jar, "
+    "by --packages or, on EMR, by --conf spark.jars=/usr/share/aws/iceberg/lib/iceberg-spark3-runtime.jar"
+)
 _PLAN = ";\n'"
 """Begins the plan that Spark prints after the message of an AnalysisException; it names nothing of the caller's."""
 
@@ -53,8 +57,7 @@ def spark_faults(
     except (captured.CapturedException, java) as fault:
         chain = causes(fault)
         if opening:
-            message = f"the catalog of {table} cannot be opened: {_told(chain)}"
-            raise Unavailable("CATALOG_UNAVAILABLE", message) from fault
+            raise error_of_opening(chain, table) from fault
         if query is not None:
             message = f"query {query[:200]!a} cannot be run as a query ({_told(chain)})"
             raise InvalidRequest("INVALID_FIELD", message, field="query") from fault
@@ -69,6 +72,13 @@ def causes(fault: BaseException) -> list[tuple[str, str]]:
         found.append((java.getClass().getName(), str(java.getMessage())))
         java = java.getCause()
     return found or [(type(fault).__name__, str(fault))]
+
+
+def error_of_opening(chain: list[tuple[str, str]], table: str) -> Unavailable:
+    """Return what it comes to that a catalog cannot be opened: without Iceberg's jar no later try will help."""
+    if any(name.endswith("ClassNotFoundException") for name, _ in chain):
+        return Unavailable("SPARK_UNAVAILABLE", _NO_JAR.format(table, _told(chain)), retryable=False)
+    return Unavailable("CATALOG_UNAVAILABLE", f"the catalog of {table} cannot be opened: {_told(chain)}")
 
 
 def error_of(chain: list[tuple[str, str]], table: str, where: str | None, *, loading: bool) -> RegelateError:

@@ -205,7 +205,10 @@ def open_session(lake: Lake, launch: Launch, *, app_name: str) -> SparkSession:
         todo = "pip install 'regelate[spark]', or run it by spark-submit"
         raise Unavailable("SPARK_UNAVAILABLE", f"pyspark is not installed: {todo}", retryable=False) from None
     builder: Any = SparkSession.builder.appName(app_name)
-    for key, value in spark_conf(lake, launch, java_options=options).items():
+    conf = spark_conf(lake, launch, java_options=options)
+    if launch.target is Target.EMR:
+        conf.pop("spark.jars")  # by now Java runs with those that it was started with, which these would hide
+    for key, value in conf.items():
         builder = builder.config(key, value)
     try:
         session: SparkSession = builder.getOrCreate()
