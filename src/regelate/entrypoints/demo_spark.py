@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regelate.entrypoints.cli.faults import DONE, FAILED, Failed, usage
+from regelate.core.exit_codes import DONE, FAILED
+from regelate.entrypoints.cli.faults import Failed, usage
 from regelate.pipeline.events import EVENT_COLUMNS, Stream
 from regelate.pipeline.ingest import Ingest, append, create, distribution, ingest
 from regelate.pipeline.ingest_job import frames

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from regelate.core.exit_codes import EXIT_CODES, USAGE
 from regelate.errors import InvalidRequest
 from regelate.pipeline.names import TableName
-from regelate.pipeline.result import EXIT_CODES, USAGE
 from regelate.pipeline.session import CatalogKind, Lake, Launch, Target, embedded_lake
 
 

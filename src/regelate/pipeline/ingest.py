@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from regelate.core.exit_codes import DONE
 from regelate.core.policy import MB
 from regelate.core.table import SnapshotEntry
 from regelate.errors import RegelateError
 from regelate.pipeline.faults import spark_faults
 from regelate.pipeline.metadata import shows_head_alone
 from regelate.pipeline.names import TableName, quoted
-from regelate.pipeline.result import DONE, Status
+from regelate.pipeline.result import Status
 from regelate.pipeline.sql import text
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal, size_text

@@ -9,21 +9,11 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from regelate.core.exit_codes import DONE, FAILED, LATER, PARTIAL, USAGE
 from regelate.core.plan import CompactionPlan
 from regelate.core.plan_report import planned
 from regelate.core.stats import CompactionStats
 from regelate.errors import InvalidRequest, RegelateError
-
-DONE, FAILED, USAGE, LATER, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 4, 130
-EXIT_CODES = """\
-exit codes:
-  0    done, also when there was nothing to do
-  1    refused or failed; the same command will fail again
-  2    the command line is wrong; the message names the flag
-  3    try the same command again later
-  4    partial: some of the work is in the table, the rest is named
-  130  interrupted
-"""
 
 
 class Status(StrEnum):

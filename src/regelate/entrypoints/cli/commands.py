@@ -7,9 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from regelate.core.exit_codes import FAILED
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
-from regelate.entrypoints.cli.faults import FAILED, Failed, exit_code, usage
+from regelate.entrypoints.cli.faults import Failed, exit_code, usage
 from regelate.entrypoints.cli.jobs import submitted
 from regelate.entrypoints.cli.rows import opened
 from regelate.entrypoints.service import Service

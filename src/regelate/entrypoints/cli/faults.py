@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from regelate.core.exit_codes import DONE, FAILED, LATER, PARTIAL, USAGE
 from regelate.report.frames import printable
 
-DONE, FAILED, USAGE, LATER, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 4, 130
 _MOST_LINE_CHARACTERS = 600
 
 HINTS: Mapping[str, str] = {

@@ -8,10 +8,11 @@ import time
 from collections.abc import Mapping
 from typing import Any, cast
 
+from regelate.core.exit_codes import DONE, FAILED
 from regelate.core.job import LIVE
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
-from regelate.entrypoints.cli.faults import DONE, FAILED, exit_code, usage
+from regelate.entrypoints.cli.faults import exit_code, usage
 from regelate.report.frames import plural, size_text
 
 LISTED = 50

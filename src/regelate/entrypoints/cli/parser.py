@@ -8,19 +8,12 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from regelate import __version__
+from regelate.core.exit_codes import EXIT_CODES, USAGE
 from regelate.core.spark_job import STRATEGIES
 from regelate.entrypoints.cli import texts
 
-USAGE = 2
-EXIT_CODES = """\
-exit codes:
-  0    done, also when there was nothing to do
-  1    refused or failed; the same command will fail again
-  2    the command line is wrong; the message names the flag
-  3    try the same command again later
-  4    partial: some of the work is in the table, the rest is named
-  130  interrupted
-
+EPILOG = f"""\
+{EXIT_CODES}
 REGELATE_HOME (default ./lake) is the folder of the embedded lake; REGELATE_CONFIG names another config.json.
 """
 NS_TABLE = "NS.TABLE"
@@ -66,7 +59,7 @@ def make_parser() -> Parser:
     parser = Parser(
         prog="regelate",
         description="Compaction for Apache Iceberg tables: many small files become few, and no row changes.",
-        epilog=EXIT_CODES,
+        epilog=EPILOG,
     )
     parser.add_argument("--version", action="version", version=f"regelate {__version__}")
     _add_global(parser, top=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from regelate.core.exit_codes import DONE
 from regelate.entrypoints.cli import screen
-from regelate.entrypoints.cli.faults import DONE, usage
+from regelate.entrypoints.cli.faults import usage
 from regelate.pipeline.package import pack
 from regelate.report.frames import size_text
 

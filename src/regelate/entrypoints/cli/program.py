@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from regelate.entrypoints.cli.parser import USAGE, make_parser
+from regelate.core.exit_codes import USAGE
+from regelate.entrypoints.cli.parser import make_parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from regelate.core.exit_codes import FAILED
 from regelate.entrypoints.body import parse_body
-from regelate.entrypoints.cli.faults import FAILED, Failed, usage
+from regelate.entrypoints.cli.faults import Failed, usage
 from regelate.errors import InvalidRequest
 
 STANDARD_INPUT = "-"

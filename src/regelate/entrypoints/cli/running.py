@@ -7,9 +7,10 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 
+from regelate.core.exit_codes import FAILED, INTERRUPTED
 from regelate.entrypoints.cli import commands, jobs, pipeline, reporting, sweeping, upkeep, writing
 from regelate.entrypoints.cli.door import voice
-from regelate.entrypoints.cli.faults import BUG, FAILED, INTERRUPTED, Failed, refused
+from regelate.entrypoints.cli.faults import BUG, Failed, refused
 from regelate.entrypoints.cli.screen import put_json
 from regelate.entrypoints.log import redacted
 from regelate.entrypoints.responses import failed

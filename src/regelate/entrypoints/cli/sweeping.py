@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from regelate.core.exit_codes import DONE, PARTIAL
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
-from regelate.entrypoints.cli.faults import DONE, PARTIAL
 from regelate.report import frames
 from regelate.report.frames import plural, size_text
 
