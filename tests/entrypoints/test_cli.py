@@ -23,6 +23,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table.snapshots import Operation
 
 from regelate import __version__
+from regelate.core.exit_codes import DONE, FAILED, INTERRUPTED, LATER, PARTIAL, USAGE
 from regelate.entrypoints.cli import faults, main, screen, texts
 from regelate.entrypoints.cli.parser import make_parser
 from regelate.entrypoints.cli.running import COMMANDS
@@ -129,8 +130,7 @@ def test_the_help_lists_every_command_and_no_other() -> None:
 
 def test_the_help_documents_every_exit_code() -> None:
     documented = re.findall(r"^  (\d+)  ", make_parser().format_help(), re.MULTILINE)
-    codes = (faults.DONE, faults.FAILED, faults.USAGE, faults.LATER, faults.PARTIAL, faults.INTERRUPTED)
-    assert [int(code) for code in documented] == list(codes)
+    assert [int(code) for code in documented] == [DONE, FAILED, USAGE, LATER, PARTIAL, INTERRUPTED]
 
 
 def test_the_version_is_the_package_s(run: Run) -> None:
