@@ -1,12 +1,10 @@
 """Partitions of a table as Spark's metadata tables show them -> core partitions, and predicates that select them.
 
-Texts and time ranges are the service's (adapters/iceberg/partitions.py): a filter selects the same partitions in both.
+A filter selects the same partitions as in the service (adapters/iceberg/partitions.py).
 """
 
 from __future__ import annotations
 
-import base64
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,12 +14,12 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import quote_plus
 
+from regelate.core.partition_text import date_text, float_text, moment, value_text
 from regelate.core.table import Partition
 from regelate.core.time_ranges import ends_at_ms, partition_ends_at_ms
 from regelate.pipeline.names import quoted
 from regelate.pipeline.sql import text
 
-NULL_TEXT = "null"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIZED = re.compile(r"(bucket|truncate)\[(\d+)\]")
 _FUNCTIONS = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
@@ -55,7 +53,7 @@ class Spec:
 
     def partition(self, values: Sequence[object]) -> Partition:
         """Return the partition of these values, one per field, in Iceberg's internal form (`internal`)."""
-        texts = [value_text(f, v) for f, v in zip(self.fields, values, strict=True)]
+        texts = [value_text(f.transform, f.source_type, v) for f, v in zip(self.fields, values, strict=True)]
         used = Counter(f.source for f in self.fields if not f.is_void)
         by_source = {
             ".".join(f.source): shown
@@ -128,55 +126,6 @@ def internal(value: object) -> object:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-def value_text(field: SpecField, value: Any) -> str:
-    """Return a partition value as people write it: `2025-01` for month, `2025-01-17T05` for hour, `null`."""
-    if value is None:
-        return NULL_TEXT
-    try:
-        if field.transform == "year":
-            return str(1970 + value)
-        if field.transform == "month":
-            return f"{1970 + value // 12:04d}-{value % 12 + 1:02d}"
-        if field.transform == "hour":
-            return (_EPOCH + timedelta(hours=value)).isoformat(timespec="hours")[: len("2025-01-17T05")]
-        if field.transform == "day":
-            return _date_text(value)
-        return _plain_text(field.source_type, value)
-    except OverflowError:  # a date beyond year 9999, which Python cannot write: its ordinal still names it
-        return str(value)
-
-
-def _plain_text(kind: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return _float_text(value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if kind == "date":
-        return _date_text(value)
-    if kind.startswith("timestamp") and isinstance(value, int):
-        return _time(value, zoned=kind == "timestamptz").isoformat()
-    return str(value)
-
-
-def _date_text(days: int) -> str:
-    return (_EPOCH.date() + timedelta(days=days)).isoformat()
-
-
-def _time(microseconds: int, *, zoned: bool) -> datetime:
-    found = _EPOCH + timedelta(microseconds=microseconds)
-    return found if zoned else found.replace(tzinfo=None)
-
-
-def _float_text(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return repr(value)
-
-
 def _condition(catalog: str, field: SpecField, value: Any) -> str | None:
     """Return one field's part of a predicate; None for a transform or a type that Spark SQL has no words for."""
     if not field.source:
@@ -203,15 +152,15 @@ def _literal(kind: str, value: Any) -> str | None:
     if isinstance(value, bytes):
         return f"X'{value.hex()}'"
     if isinstance(value, float):
-        return f"CAST({text(_float_text(value))} AS DOUBLE)" if kind == "double" else None
+        return f"CAST({text(float_text(value))} AS DOUBLE)" if kind == "double" else None
     if isinstance(value, Decimal):
         return f"CAST({text(str(value))} AS {kind})"
     try:
         if kind == "date":
-            return f"DATE {text(_date_text(value))}"
+            return f"DATE {text(date_text(value))}"
         if kind in ("timestamp", "timestamptz"):
             word = "TIMESTAMP" if kind == "timestamptz" else "TIMESTAMP_NTZ"
-            return f"{word} {text(_time(value, zoned=kind == 'timestamptz').isoformat(sep=' '))}"
+            return f"{word} {text(moment(value, zoned=kind == 'timestamptz').isoformat(sep=' '))}"
     except OverflowError:
         return None
     if kind in ("string", "uuid"):

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote_plus
 from uuid import UUID
 
-from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import (
-    DayTransform,
-    HourTransform,
-    IdentityTransform,
-    MonthTransform,
-    TruncateTransform,
-    VoidTransform,
-    YearTransform,
-)
+from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import DateType, IcebergType, PrimitiveType, TimestampType, TimestamptzType, TimeType, UUIDType
+from pyiceberg.types import UUIDType
 
+from regelate.core.partition_text import value_text
 from regelate.core.table import Partition
 from regelate.core.time_ranges import ends_at_ms, partition_ends_at_ms
 
-NULL_TEXT = "null"
 TABLES_KEPT = 64
 """Specs whose partitions stay cached; each holds at most PARTITIONS_KEPT of them."""
 PARTITIONS_KEPT = 20_000
 LONGEST_FOLDER_NAME = 200
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def partition_of(spec: PartitionSpec, schema: Schema, record: Record | Sequence[Any]) -> Partition:
@@ -112,7 +100,10 @@ class _Partitions:
 
     def _build(self, values: tuple[Any, ...]) -> Partition:
         fields = self._spec.fields
-        texts = [value_text(f, t, v) for f, t, v in zip(fields, self._types, values, strict=False)]
+        texts = [
+            value_text(str(f.transform), "" if t is None else str(t), v)
+            for f, t, v in zip(fields, self._types, values, strict=False)
+        ]
         by_source = {
             source: text
             for source, text, unique, field in zip(self._sources, texts, self._named_by_source, fields, strict=False)
@@ -146,44 +137,3 @@ def _folder_name(part: str) -> str:
     if len(part) <= LONGEST_FOLDER_NAME:
         return part
     return f"{part[:LONGEST_FOLDER_NAME]}-{hashlib.sha256(part.encode()).hexdigest()[:16]}"
-
-
-def value_text(field: PartitionField, source_type: IcebergType | None, value: Any) -> str:
-    """Return a partition value as people write it: `2025`, `2025-01`, `2025-01-17`, `2025-01-17T05`, the value, `null`.
-
-    `source_type` None means that the source column was dropped: identity values then show their internal form.
-    """
-    if value is None:
-        return NULL_TEXT
-    transform = field.transform
-    try:
-        if isinstance(transform, HourTransform):
-            return (_EPOCH + timedelta(hours=value)).isoformat(timespec="hours")[: len("2025-01-17T05")]
-        if isinstance(transform, YearTransform | MonthTransform | DayTransform):
-            return transform.to_human_string(source_type, value)  # type: ignore[arg-type]
-        if isinstance(transform, IdentityTransform | TruncateTransform):
-            return _plain_text(source_type, value)
-    except (OverflowError, ValueError):
-        pass  # a date beyond year 9999, which Python cannot write: its ordinal still names it
-    return str(value)
-
-
-def _plain_text(source_type: IcebergType | None, value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return _float_text(value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(source_type, DateType | TimeType | TimestampType | TimestamptzType):
-        assert isinstance(source_type, PrimitiveType)
-        return IdentityTransform[Any]().to_human_string(source_type, value)
-    return str(value)
-
-
-def _float_text(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return repr(value)
