@@ -233,7 +233,7 @@ class Jobs:
         give_up(self._jobs_or_refuse(), job_id, part, why)
 
     def _done_here(self: Parts, record: JobRecord, pacing: Pacing) -> PartDone | Elsewhere:
-        """Run the part in this process, or start it in Spark where it turns out to be Spark's."""
+        """Run the part in this process, or hand it over where it turns out to be Spark's."""
         part = _part(record)
         spark = part.part == 1 and self.may_go_to_spark(part.options)
         try:
@@ -241,9 +241,9 @@ class Jobs:
         except Unsupported as fault:
             if not spark or fault.code != UNSUPPORTED_TABLE:
                 raise
-            return self.spark_part(record, fault.message)
+            return Elsewhere(remote=None, why=fault.message)
         if done.outcome.status is Status.DELEGATED:
-            return self.spark_part(record, done.outcome.explanation or "")
+            return Elsewhere(remote=None, why=done.outcome.explanation or "")
         fields = answers.compacted(done.outcome, with_plan=False)
         fields["warnings"] = list(done.outcome.warnings[:MAX_STORED_WARNINGS])
         return PartDone(answer=json.dumps(fields), did=done.did, token=done.token, stopped=done.outcome.stopped)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -279,6 +280,19 @@ def test_a_message_that_is_sent_twice_arrives_once_and_a_table_has_one_at_a_time
     assert bodies[0] == {"job_id": "job-1", "part": 1}
     queue.postpone(first[0]["ReceiptHandle"], 0)
     assert [body for body in bodies if body["part"] == 1] == [bodies[0]]
+
+
+def test_every_look_at_a_job_of_sparks_is_a_message_of_its_own(tmp_path: Path) -> None:
+    names: list[str] = []
+    sqs = SimpleNamespace(send_message=lambda **sent: names.append(sent["MessageDeduplicationId"]))
+    queue, store = SqsQueue("q.fifo", client=sqs), SqliteJobs(tmp_path / "jobs.db", retention_seconds=WEEK)
+    submitted = job(store)
+    handed_over = submitted.started(1, 2).handed_over("too large", 3)
+    looked_at = handed_over.started(2, 4).placed("run-1", "too large", 5, 60.0)
+    for sent in (submitted, handed_over, looked_at, looked_at, looked_at.taken_over(3, 6)):
+        queue.send(sent)
+    assert names[2] == names[3]
+    assert (len(set(names)), max(map(len, names)) <= 128) == (4, True)
 
 
 def test_a_queue_that_is_missing_says_that_the_job_is_stored(aws: Callable[[str], Any], tmp_path: Path) -> None:

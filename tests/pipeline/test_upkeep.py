@@ -135,6 +135,9 @@ def test_expiry_keeps_what_core_keeps_and_refuses_where_files_may_belong_to_othe
     assert len(SparkTable(spark, name).log) == 3
     spark.sql(f"ALTER TABLE {name.sql} UNSET TBLPROPERTIES ('gc.enabled')")
     planned = step(run(spark, name, StepName.EXPIRE, later=9 * DAY, dry_run=True), StepName.EXPIRE)
+    idle = Job(steps=(StepName.REWRITE, StepName.EXPIRE), clears_only_after_a_rewrite=True)
+    told = maintain(SparkTable(spark, name), idle, QUIET, clock=lambda: time.time() + 9 * DAY)
+    assert [s.step for s in told.steps] == ["rewrite_data_files"], "nothing was rewritten, so nothing is deleted"
     done = step(run(spark, name, StepName.EXPIRE, later=9 * DAY), StepName.EXPIRE)
     log = SparkTable(spark, name).log
     assert planned.found["snapshot_ids"] == done.found["snapshot_ids"]

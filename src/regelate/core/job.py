@@ -156,6 +156,10 @@ class JobRecord:
             raise Conflict("LEASE_LOST", f"the lease {fence} of {self.job_id} is older than {self.fence}")
         return self._to(self.state, now_ms, fence=fence)
 
+    def handed_over(self, why: str, now_ms: int) -> JobRecord:
+        """Spark is to do it, and has not begun: who comes next starts it, and whoever cancels it first keeps it so."""
+        return self._to(JobState.QUEUED, now_ms, engine=Engine.SPARK, why=why, attempts=0, not_before_ms=now_ms)
+
     def placed(self, remote: str, why: str, now_ms: int, look_again_seconds: float) -> JobRecord:
         """Spark does it, under this name. Nobody here is at it until the next look."""
         return self._to(

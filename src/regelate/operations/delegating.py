@@ -42,28 +42,27 @@ def spark_part(
     A run that failed is not tried again: DELEGATION_FAILED, DELEGATION_TIMEOUT, or the code that it answered itself.
     Errors: Unavailable, where Spark could not be asked: the next look will.
     """
-    stays = Elsewhere(
-        remote=record.remote or spark.start(spec()), why=why, look_again_seconds=patience.look_again_seconds
-    )
+    run_id = record.remote or spark.start(spec())
+    stays = Elsewhere(remote=run_id, why=why, look_again_seconds=patience.look_again_seconds)
     cancelling = record.state is JobState.CANCELLING
     if record.remote is None and not cancelling:
         return stays
     waited = (now_ms - record.remote_ms) / 1000 if record.remote_ms else 0.0
     late = waited > patience.run_seconds + REMOTE_GRACE_SECONDS
     try:
-        run = spark.look(stays.remote)
+        run = spark.look(run_id)
     except RegelateError as fault:
         if not late:
             raise
-        return _timeout(spark, stays.remote, f"cannot be asked after {waited:,.0f} s ({fault.code})")
+        return _timeout(spark, run_id, f"cannot be asked after {waited:,.0f} s ({fault.code})")
     if run.is_over:  # however late somebody looks: what it did counts, not when that was seen
         return _over(run, record, cancelling, _too_late if late else settle)
     if late or (waited > patience.run_seconds and not cancelling):
-        return _timeout(spark, stays.remote, f"has not ended after {waited:,.0f} s")
+        return _timeout(spark, run_id, f"has not ended after {waited:,.0f} s")
     if cancelling:
-        spark.cancel(stays.remote)
+        spark.cancel(run_id)
     elif run.state is SparkState.WAITING and waited > patience.start_seconds:
-        return _timeout(spark, stays.remote, f"has not begun after {waited:,.0f} s")
+        return _timeout(spark, run_id, f"has not begun after {waited:,.0f} s")
     return stays
 
 

@@ -57,11 +57,14 @@ class PartDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
-    """The part runs under Spark, as `remote`: somebody is to look after it in so many seconds."""
+    """The part runs under Spark, as `remote`: somebody is to look after it in so many seconds.
 
-    remote: str
+    `remote` None: it is Spark's, as has turned out, and somebody is to start it there.
+    """
+
+    remote: str | None
     why: str
-    look_again_seconds: float
+    look_again_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,11 +250,14 @@ class _Part:
         nothing of it yet, and whoever cancelled saw a worker here and announced nothing."""
 
         def noted(record: JobRecord) -> JobRecord:
+            if found.remote is None:
+                cancelled = record.state is JobState.CANCELLING
+                return record.cancelled(self._now()) if cancelled else record.handed_over(found.why, self._now())
             pause = found.look_again_seconds if record.state is looked_at.state else 0.0
             return record.placed(found.remote, found.why, self._now(), pause)
 
         after = self._change(noted)
-        if after.state is not looked_at.state:
+        if after.state is not looked_at.state and not after.state.is_final:
             self._tools.queue.send(after)
 
     def passed(self, done: int, total: int) -> Stop | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from regelate.adapters.jobstore.aws import client_of, faults
 from regelate.core.job import JobRecord
+from regelate.core.policy import Engine
 
 MAX_POSTPONED_SECONDS = 43_000
 """SQS hides a message for twelve hours at most."""
@@ -16,7 +17,7 @@ MAX_POSTPONED_SECONDS = 43_000
 class SqsQueue:
     """Implements JobQueue. A message that is sent twice within five minutes arrives once: SQS compares job and part.
 
-    Of a job that runs elsewhere every look is another message, so its version counts too.
+    Of a job that is Spark's every look is another message, so its version counts too.
     """
 
     def __init__(self, url: str, *, client: Any = None) -> None:
@@ -43,4 +44,4 @@ class SqsQueue:
 
 
 def _look(record: JobRecord) -> str:
-    return "" if record.remote is None else f"-{record.version}"
+    return "" if record.engine is Engine.DUCKDB else f"-{record.version}"
