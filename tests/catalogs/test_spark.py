@@ -240,6 +240,20 @@ def test_t16_an_ingest_counts_all_its_commits(spark: SparkSession, shared: Open)
     assert (whole.rows, whole.files) == (120, 2 * found.files)
 
 
+def test_a_failed_validation_goes_back_where_nessie_shows_the_whole_history(
+    spark: SparkSession, shared: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = made(spark, shared("native nessie"))
+    before, head = rows_of(spark, name), SparkTable(spark, name).snapshot_id
+    prints = iter([proof.Fingerprint(rows=40, hash_sum="1"), proof.Fingerprint(rows=40, hash_sum="2")])
+    monkeypatch.setattr(proof, "fingerprint", lambda *_: next(prints))
+    done = compacted(spark, name, rollback=True)
+    assert done.impact is not None
+    assert (done.impact["went_back_to"], done.impact["not_gone_back_because"]) == (head, None)
+    back = SparkTable(spark, name)
+    assert (back.snapshot_id, back.file_metrics().whole.files, rows_of(spark, name)) == (head, 8, before)
+
+
 def test_t16_icebergs_rewrite_gives_way_to_any_commit_that_it_cannot_look_behind(
     spark: SparkSession, shared: Open
 ) -> None:
