@@ -93,10 +93,22 @@ def test_rows_27_and_33_metadata_that_cannot_be_read_is_not_taken_for_a_wrong_op
     assert type(error_of(chain, "local.ns.t", None, loading=True)) is kind
 
 
-def test_without_icebergs_jar_no_later_try_is_promised() -> None:
+def test_without_icebergs_jars_no_later_try_is_promised() -> None:
     plugin = ("org.apache.spark.SparkException", "Cannot find catalog plugin class for catalog 'local'")
     missing = error_of_opening([plugin, ("java.lang.ClassNotFoundException", "x.SparkCatalog")], "local.ns.t")
     assert (missing.code, missing.retryable) == ("SPARK_UNAVAILABLE", False)
     assert "spark.jars=/usr/share/aws/iceberg" in missing.message
+    no_bundle = "Missing org.apache.iceberg.aws.s3.S3FileIO [java.lang.NoClassDefFoundError: software/amazon/awssdk]"
+    bundle = error_of_opening([("java.lang.IllegalArgumentException", no_bundle)], "local.ns.t")
+    assert (bundle.code, bundle.retryable) == ("SPARK_UNAVAILABLE", False)
+    assert "--catalog-property io-impl=" in bundle.message
     away = error_of_opening([plugin, ("java.net.ConnectException", "Connection refused")], "local.ns.t")
     assert (away.code, away.retryable) == ("CATALOG_UNAVAILABLE", True)
+
+
+def test_a_filter_is_refused_by_what_is_wrong_with_it_and_not_by_sparks_plan() -> None:
+    said = "[UNRESOLVED_COLUMN] `odd` cannot be resolved.; line 1 pos 0;\n'Filter ('odd = 1)\n+- DummyRelation [id#0]"
+    refused = error_of([("org.apache.spark.sql.AnalysisException", said)], "local.ns.t", "odd = 1", loading=False)
+    assert refused.code == "INVALID_FIELD"
+    assert "`odd` cannot be resolved" in refused.message
+    assert "DummyRelation" not in refused.message

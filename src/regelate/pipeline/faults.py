@@ -31,6 +31,11 @@ _NO_JAR = (
     "the catalog of {} cannot be opened, {} is not on Spark's class path: give spark-submit Iceberg's jar, "
     "by --packages or, on EMR, by --conf spark.jars=/usr/share/aws/iceberg/lib/iceberg-spark3-runtime.jar"
 )
+_NO_FILE_IO = (
+    "the catalog of {} keeps its tables where only a FileIO can read that is not on Spark's class path ({}): for S3 "
+    "bring Iceberg's AWS bundle, by --catalog-property io-impl=org.apache.iceberg.aws.s3.S3FileIO, "
+    "or with spark-submit's jars"
+)
 _PLAN = ";\n'"
 """Begins the plan that Spark prints after the message of an AnalysisException; it names nothing of the caller's."""
 
@@ -78,6 +83,8 @@ def error_of_opening(chain: list[tuple[str, str]], table: str) -> Unavailable:
     """Return what it comes to that a catalog cannot be opened: without Iceberg's jar no later try will help."""
     if any(name.endswith("ClassNotFoundException") for name, _ in chain):
         return Unavailable("SPARK_UNAVAILABLE", _NO_JAR.format(table, _told(chain)), retryable=False)
+    if "NoClassDefFoundError" in _told(chain):
+        return Unavailable("SPARK_UNAVAILABLE", _NO_FILE_IO.format(table, _told(chain)), retryable=False)
     return Unavailable("CATALOG_UNAVAILABLE", f"the catalog of {table} cannot be opened: {_told(chain)}")
 
 
