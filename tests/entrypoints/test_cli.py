@@ -748,6 +748,14 @@ def test_every_status_has_an_advice(status: int) -> None:
         assert fault.code == (3 if retryable else 1)
 
 
+@pytest.mark.parametrize(
+    ("code", "way"), [("UNSUPPORTED_TABLE", "--engine spark"), ("SPARK_DISABLED", "make setup-spark")]
+)
+def test_a_table_for_spark_alone_is_refused_with_the_way_there(code: str, way: str) -> None:
+    fault = faults.refused({"success": False, "error": {**ERROR, "code": code}}, 501, ())
+    assert way in fault.todo
+
+
 # What people write after a flag
 
 

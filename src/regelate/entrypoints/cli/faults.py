@@ -28,6 +28,9 @@ HINTS: Mapping[str, str] = {
     "DEMO_DATA_MISSING": "install it: pip install 'regelate[demo]'",
     "JOB_NOT_FOUND": "`regelate jobs` lists those that there are",
     "JOBS_DISABLED": "set jobs.store in config.json, or compact without --async",
+    "UNSUPPORTED_TABLE": "`regelate compact NS.TABLE --engine spark` compacts it by Spark, where there is one; "
+    "nothing was changed",
+    "SPARK_DISABLED": "`make setup-spark`, or pip install 'regelate[spark]', and spark.run in config.json",
     "GC_DISABLED": "the table says gc.enabled=false: its files belong to somebody else too",
     "CATALOG_UNAVAILABLE": "check that the catalog of config.json can be reached, then run the command again",
     "CATALOG_AUTH": "check the credentials of the catalog in config.json",
