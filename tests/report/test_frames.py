@@ -12,22 +12,6 @@ from regelate.report import frames
 KB, MB = 1024, 1024 * 1024
 
 
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1.0 KB"),
-        (12.3 * MB, "12.3 MB"),
-        (1024 * MB, "1.0 GB"),
-        (5000 * 1024**5, "5000.0 PB"),
-        (-2 * MB, "-2.0 MB"),
-    ],
-)
-def test_a_size_is_written_as_people_write_it(size: float, text: str) -> None:
-    assert frames.size_text(size) == text
-
-
 @pytest.mark.parametrize(("seconds", "text"), [(0.0, "0 ms"), (0.85, "850 ms"), (2.34, "2.3 s"), (245.9, "4 min 05 s")])
 def test_a_duration_is_written_as_people_write_it(seconds: float, text: str) -> None:
     assert frames.seconds_text(seconds) == text

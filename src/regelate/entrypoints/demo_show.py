@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regelate.core.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.demo_home import CONFIG, PICTURE
 from regelate.report import plots
-from regelate.report.frames import Frame, count_text, histogram, plural, seconds_text, size_text
+from regelate.report.frames import Frame, count_text, histogram, plural, seconds_text
 
 if TYPE_CHECKING:
     from regelate.entrypoints.demo import Writes

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regelate.core.exit_codes import DONE, FAILED
+from regelate.core.sizes import size_text
 from regelate.entrypoints.cli.faults import Failed, usage
 from regelate.pipeline.events import EVENT_COLUMNS, Stream
 from regelate.pipeline.ingest import Ingest, append, create, distribution, ingest
@@ -22,7 +23,7 @@ from regelate.pipeline.proof import Proof
 from regelate.pipeline.result import Result, Status, as_text, write_file
 from regelate.pipeline.session import Launch, embedded_lake, open_session
 from regelate.pipeline.tables import SparkTable
-from regelate.pipeline.terminal import Terminal, size_text
+from regelate.pipeline.terminal import Terminal
 from regelate.report import documents, plots
 from regelate.report.jobs import report_of
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from regelate.core.exit_codes import DONE
 from regelate.core.policy import MB
+from regelate.core.sizes import size_text
 from regelate.core.table import SnapshotEntry
 from regelate.errors import RegelateError
 from regelate.pipeline.faults import spark_faults
@@ -18,7 +19,7 @@ from regelate.pipeline.names import TableName, quoted
 from regelate.pipeline.result import Status
 from regelate.pipeline.sql import text
 from regelate.pipeline.tables import SparkTable
-from regelate.pipeline.terminal import Terminal, size_text
+from regelate.pipeline.terminal import Terminal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from regelate.core.sizes import size_text
 from regelate.core.stats import CompactionStats
 from regelate.pipeline.options import Rewrite
 from regelate.pipeline.proof import Impact, Proof, Prover
@@ -14,7 +15,7 @@ from regelate.pipeline.rewrite import Planned, Rewritten, plan_rewrite, run_rewr
 from regelate.pipeline.steps import CLEARING, MERGING, StepName, Upkeep, run_step
 from regelate.pipeline.summary import tell_impact
 from regelate.pipeline.tables import SparkTable
-from regelate.pipeline.terminal import Terminal, size_text
+from regelate.pipeline.terminal import Terminal
 from regelate.pipeline.upkeep import decisions
 
 Clock = Callable[[], float]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from regelate.core.plan import CompactionPlan, PlanReason
 from regelate.core.policy import CompactionPolicy
+from regelate.core.sizes import size_text
 from regelate.core.stats import CompactionStats, PhaseSeconds
 from regelate.core.table import SnapshotEntry, TableSnapshot
 from regelate.errors import InvalidRequest, RegelateError
@@ -15,7 +16,7 @@ from regelate.pipeline.choose import Choice, choose
 from regelate.pipeline.options import Rewrite, policy_of, procedure_options, sort_argument, strategy_argument
 from regelate.pipeline.result import Status, Step
 from regelate.pipeline.tables import SparkTable
-from regelate.pipeline.terminal import Terminal, size_text
+from regelate.pipeline.terminal import Terminal
 
 STEP = "rewrite_data_files"
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from regelate.core.impact import Check, PartitionFiles, QueryRuns, Verdict, noise_seconds
+from regelate.core.sizes import size_text
 from regelate.core.stats import CompactionStats
 from regelate.pipeline.proof import Impact
-from regelate.pipeline.terminal import Terminal, size_text
+from regelate.pipeline.terminal import Terminal
 
 MOST_PARTITIONS = 15
 _MARKS = {Verdict.PASSED: "passed", Verdict.FAILED: "FAILED", Verdict.NOT_APPLICABLE: "  -   "}

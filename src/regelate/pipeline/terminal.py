@@ -6,8 +6,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
-_STEP = 1024
-
 
 class Terminal:
     """Says lines; `to` is standard output unless that is wanted for JSON."""
@@ -33,12 +31,3 @@ class Terminal:
 
 def printable(line: str) -> str:
     return line if line.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
-
-
-def size_text(size_bytes: float) -> str:
-    """Return bytes in the unit that people read them in: B, KB, MB or GB, each 1024 of the one before."""
-    for unit in ("B", "KB", "MB"):
-        if abs(size_bytes) < _STEP:
-            return f"{size_bytes:,.0f} {unit}" if unit == "B" else f"{size_bytes:,.1f} {unit}"
-        size_bytes /= _STEP
-    return f"{size_bytes:,.1f} GB"

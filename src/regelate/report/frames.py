@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from regelate.core.sizes import size_text
+
 Answer = Mapping[str, Any]
-_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 _FULL, _PARTS = "█", " ▏▎▍▌▋▊▉"
 MAX_CELL_CHARACTERS = 200
 BAR_CHARACTERS = 30
@@ -21,14 +22,6 @@ class Frame:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     right: frozenset[int] = frozenset()
-
-
-def size_text(size_bytes: float) -> str:
-    """Return bytes as people read them, `12.3 MB`; a unit is a power of 1024, as in Iceberg's options."""
-    power, size = 0, float(size_bytes)
-    while abs(size) >= 1024 and power < len(_UNITS) - 1:
-        power, size = power + 1, size / 1024
-    return f"{size:.0f} B" if power == 0 else f"{size:.1f} {_UNITS[power]}"
 
 
 def count_text(count: int) -> str:

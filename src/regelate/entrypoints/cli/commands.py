@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from regelate.core.exit_codes import FAILED
+from regelate.core.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
 from regelate.entrypoints.cli.faults import Failed, exit_code, usage
@@ -15,7 +16,7 @@ from regelate.entrypoints.cli.jobs import submitted
 from regelate.entrypoints.cli.rows import opened
 from regelate.entrypoints.service import Service
 from regelate.report import frames
-from regelate.report.frames import count_text, plural, seconds_text, size_text
+from regelate.report.frames import count_text, plural, seconds_text
 
 WHY_NOTHING = {
     "NO_SNAPSHOT": "the table is empty",

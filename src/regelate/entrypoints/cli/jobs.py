@@ -10,10 +10,11 @@ from typing import Any, cast
 
 from regelate.core.exit_codes import DONE, FAILED
 from regelate.core.job import LIVE
+from regelate.core.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
 from regelate.entrypoints.cli.faults import exit_code, usage
-from regelate.report.frames import plural, size_text
+from regelate.report.frames import plural
 
 LISTED = 50
 

@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 
 from regelate.core.exit_codes import DONE
+from regelate.core.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.faults import usage
 from regelate.pipeline.package import pack
-from regelate.report.frames import size_text
 
 
 def pipeline(args: argparse.Namespace) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 
 from regelate.core.exit_codes import DONE, PARTIAL
+from regelate.core.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
 from regelate.report import frames
-from regelate.report.frames import plural, size_text
+from regelate.report.frames import plural
 
 
 def sweep(args: argparse.Namespace) -> int:

@@ -6,11 +6,12 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+from regelate.core.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.commands import name_of, tell_undo, warn
 from regelate.entrypoints.cli.door import Door
 from regelate.entrypoints.cli.faults import exit_code
-from regelate.report.frames import plural, size_text
+from regelate.report.frames import plural
 
 
 def expire(args: argparse.Namespace) -> int:
