@@ -229,3 +229,13 @@ def test_a_run_for_a_tenant_has_a_policy_for_its_tables_and_its_own_result(tmp_p
     assert spec.policy == spark_policy("acme", "s3://lake/warehouse", EMR["location"], "job-1-7")
     assert '"arn:aws:s3:::results/spark/results/job-1-7.json"' in str(spec.policy)
     assert SparkRequest.of_json(spec.request).defaults.max_files is None
+
+
+@pytest.mark.parametrize(("minutes", "code"), [(5, "DELEGATION_FAILED"), (60, "DELEGATION_TIMEOUT")])
+def test_a_run_that_was_cancelled_there_and_not_by_us_has_failed_and_frees_the_table(
+    stack: SparkStack, job_id: str, minutes: float, code: str
+) -> None:
+    """By somebody at AWS, or by EMR itself when the run's time is over: both end as CANCELLED there."""
+    told = stack.look(job_id, SparkRun(state=SparkState.CANCELLED), minutes=minutes)
+    assert (told["state"], told["error"]["code"]) == ("FAILED", code)
+    stack.assert_table_is_free()

@@ -16,6 +16,8 @@ from regelate.operations.pacing import Stop
 from regelate.ports_jobs import SparkJobs
 
 Answer = dict[str, Any]
+START_SECONDS = 60.0
+"""A run's own time may begin so much before we note its start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,8 @@ def spark_part(
             raise
         return _timeout(spark, run_id, f"cannot be asked after {waited:,.0f} s ({fault.code})")
     if run.is_over:  # however late somebody looks: what it did counts, not when that was seen
+        if run.state is SparkState.CANCELLED and run.answer is None and not cancelling:
+            return _cancelled_there(run_id, waited, patience)
         return _over(run, record, cancelling, _too_late if late else settle)
     if late or (waited > patience.run_seconds and not cancelling):
         return _timeout(spark, run_id, f"has not ended after {waited:,.0f} s")
@@ -66,6 +70,14 @@ def spark_part(
     return stays
 
 
+def _cancelled_there(run_id: str, waited: float, patience: Patience) -> PartDone:
+    """Tell a run that nobody here has cancelled: by somebody at AWS, or by EMR because its time was over."""
+    if waited > patience.run_seconds - START_SECONDS:
+        return _failed(_timed_out(run_id, f"was ended by its time limit, as seen after {waited:,.0f} s"))
+    told = f"the Spark job {run_id} was cancelled from outside, without JOB_CANCEL"
+    return _failed(RegelateError("DELEGATION_FAILED", told, status=502, run=run_id))
+
+
 def _too_late(answer: Answer) -> None:
     """Leave the expiry out: it may be what has killed every worker that looked, and the job must come to its end."""
     if answer["compacted"]:
@@ -73,7 +85,7 @@ def _too_late(answer: Answer) -> None:
 
 
 def _over(run: SparkRun, record: JobRecord, cancelling: bool, settle: Callable[[Answer], None]) -> PartDone:
-    if run.answer is None and (cancelling or run.state is SparkState.CANCELLED):
+    if run.answer is None and cancelling:
         return PartDone(answer="null", stopped=Stop.CANCELLED)
     if run.answer is None:
         return _delegation_failed(record, f"ended without a result: {run.detail or 'nobody knows why'}")
@@ -128,5 +140,8 @@ def _totals(answer: Answer, snapshot_ids: tuple[int, ...]) -> JobTotals:
 def _timeout(spark: SparkJobs, run_id: str, what: str) -> PartDone:
     with suppress(RegelateError):  # whether it can be ended or not: a commit of its own is judged by the table
         spark.cancel(run_id)
-    told = f"the Spark job {run_id} {what} and was given up"
-    return _failed(RegelateError("DELEGATION_TIMEOUT", told, status=504, run=run_id))
+    return _failed(_timed_out(run_id, f"{what} and was given up"))
+
+
+def _timed_out(run_id: str, what: str) -> RegelateError:
+    return RegelateError("DELEGATION_TIMEOUT", f"the Spark job {run_id} {what}", status=504, run=run_id)

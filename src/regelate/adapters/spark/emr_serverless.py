@@ -110,7 +110,7 @@ class EmrServerless:
             with _faults("the Spark job could not be asked"):
                 run = self._run(run_id)
                 state = STATES.get(run["state"], SparkState.RUNNING)
-                if state is not SparkState.ENDED:
+                if state not in (SparkState.ENDED, SparkState.CANCELLED):
                     return SparkRun(state=state)
                 result = self._result(run["name"])
                 if result is not None:
