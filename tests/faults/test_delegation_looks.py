@@ -239,3 +239,13 @@ def test_a_run_that_was_cancelled_there_and_not_by_us_has_failed_and_frees_the_t
     told = stack.look(job_id, SparkRun(state=SparkState.CANCELLED), minutes=minutes)
     assert (told["state"], told["error"]["code"]) == ("FAILED", code)
     stack.assert_table_is_free()
+
+
+def test_a_run_that_ends_before_its_cancellation_arrives_has_succeeded(stack: SparkStack, job_id: str) -> None:
+    def too_late(run_id: str) -> None:
+        raise Unavailable("SPARK_UNAVAILABLE", "AWS answered ValidationException", retryable=False)
+
+    stack.ok("JOB_CANCEL", job_id=job_id)
+    stack.spark.cancel = too_late  # type: ignore[method-assign]
+    assert stack.look(job_id, RUNNING)["state"] == "CANCELLING"
+    assert stack.look(job_id, DONE)["state"] == "SUCCEEDED"

@@ -64,10 +64,19 @@ def spark_part(
     if late or (waited > patience.run_seconds and not cancelling):
         return _timeout(spark, run_id, f"has not ended after {waited:,.0f} s")
     if cancelling:
-        spark.cancel(run_id)
+        _cancel(spark, run_id)
     elif run.state is SparkState.WAITING and waited > patience.start_seconds:
         return _timeout(spark, run_id, f"has not begun after {waited:,.0f} s")
     return stays
+
+
+def _cancel(spark: SparkJobs, run_id: str) -> None:
+    """Ask for a run's end. One that is refused may have ended since: only the next look knows what became of it."""
+    try:
+        spark.cancel(run_id)
+    except RegelateError as fault:
+        if fault.retryable:
+            raise
 
 
 def _cancelled_there(run_id: str, waited: float, patience: Patience) -> PartDone:
