@@ -21,18 +21,8 @@ from regelate.errors import InvalidRequest, NotFound, RegelateError, Unsupported
 from regelate.operations import answers, job_answers
 from regelate.operations.compaction import Status
 from regelate.operations.continuing import RanPart, RunPart
-from regelate.operations.jobs import (
-    MAX_STORED_WARNINGS,
-    Elsewhere,
-    JobTools,
-    Later,
-    PartDone,
-    cancel,
-    give_up,
-    look_after,
-    run_part,
-    submit,
-)
+from regelate.operations.job_parts import MAX_STORED_WARNINGS, Elsewhere, Later, PartDone, run_part
+from regelate.operations.jobs import JobTools, cancel, give_up, look_after, submit
 from regelate.operations.pacing import Pacing, Watcher
 from regelate.tenancy import Address
 from regelate.wiring_compact import UNSUPPORTED_TABLE, How

@@ -23,7 +23,7 @@ from regelate.core.spark_job import ONLY_HERE, ZORDER, SparkJobSpec, SparkReques
 from regelate.core.stats import CompactionStats, iso_time
 from regelate.errors import InvalidRequest, Unavailable, Unsupported
 from regelate.operations.delegating import Answer, Patience, spark_part
-from regelate.operations.jobs import Elsewhere, PartDone
+from regelate.operations.job_parts import Elsewhere, PartDone
 from regelate.tenancy import Address
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import pytest
 from regelate.adapters.jobstore.record_json import to_json
 from regelate.core.job import JobRecord, JobState
 from regelate.errors import DataUnavailable, Unavailable
-from regelate.operations.jobs import PartDone, cancel, changed, run_part, submit
+from regelate.operations.job_parts import PartDone, run_part
+from regelate.operations.jobs import cancel, changed, submit
 from regelate.operations.pacing import Watcher
 from tests.faults.jobs import PARTITIONS, JobStack
 from tests.faults.stack import assert_nothing_left_behind, request

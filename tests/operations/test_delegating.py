@@ -12,7 +12,7 @@ from regelate.core.policy import Engine
 from regelate.core.spark_job import REMOTE_GRACE_SECONDS, SparkJobSpec, SparkRun, SparkState
 from regelate.errors import RegelateError, Unavailable
 from regelate.operations.delegating import Patience, spark_part
-from regelate.operations.jobs import Elsewhere
+from regelate.operations.job_parts import Elsewhere
 from regelate.operations.pacing import Stop
 from tests.faults.test_delegation import DONE
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 from regelate.core.job import NOTHING_DONE, JobRecord, JobState, JobTotals
 from regelate.core.spark_job import REMOTE_GRACE_SECONDS, SparkJobSpec, SparkRun, SparkState
 from regelate.errors import RegelateError
-from regelate.operations.jobs import MAX_STORED_WARNINGS, Elsewhere, PartDone
+from regelate.operations.job_parts import MAX_STORED_WARNINGS, Elsewhere, PartDone
 from regelate.operations.pacing import Stop
 from regelate.ports_jobs import SparkJobs
 
