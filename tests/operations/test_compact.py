@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -87,6 +87,27 @@ def test_groups_are_rewritten_into_one_replace_snapshot_and_the_world_is_told_on
     assert told.stats == [outcome.stats]
     assert [name for name, _ in told.spans] == ["plan", "execute", "commit"]
     assert (outcome.stats.files_before, outcome.stats.files_after, outcome.stats.rows) == (6, 2, 30)
+
+
+@pytest.mark.parametrize(("parts", "probes"), [("xxxx", 1), ("xy", 0)], ids=["several of one", "one of each"])
+def test_groups_that_one_partition_has_several_of_are_cut_by_the_size_that_outputs_really_have(
+    parts: str, probes: int
+) -> None:
+    """Without it, what compresses well would come out small, and the next run would find work again (law 11)."""
+    table = MemoryTable()
+    for number, name in enumerate(parts * 500):
+        table.append(name, [number])
+    size = sum(f.size_bytes for f in table.state.files.values()) // len(parts)
+    policy = CompactionPolicy(
+        target_file_size_bytes=size, min_file_size_bytes=size * 3 // 4, max_file_size_bytes=size * 2, min_input_files=2
+    )
+    asked: list[int] = []
+    tools = tools_for(table)
+    cast(Any, tools.engine).achieved_ratio = lambda group, policy: asked.append(len(group.tasks)) or 0.25
+    outcome = compact(tools, command(policy=policy))
+    assert len(asked) == probes
+    assert outcome.plan is not None
+    assert len(outcome.plan.groups) == (1 if probes else 2)
 
 
 def test_a_dry_run_writes_and_commits_nothing(table: MemoryTable) -> None:

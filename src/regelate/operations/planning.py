@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from regelate.core.placement import Placement, PlacementReason, estimate_dollars, place, too_much_for_machine
-from regelate.core.plan import CompactionPlan, plan_compaction
+from regelate.core.plan import CompactionPlan, FileGroup, plan_compaction
 from regelate.core.policy import CompactionPolicy, Engine, PlacementPolicy
 from regelate.core.prediction import achieved_ratio
 from regelate.core.table import TableSnapshot
@@ -47,15 +49,22 @@ def plan_table(
         raise Conflict(
             "PLAN_CHANGED", f"the plan at this snapshot is now {plan.plan_id}, not {plan_id}", retryable=False
         )
-    split = [g for g in plan.groups if g.expected_output_files > 1]
-    if ratio is not None or not split or dry_run or (place(plan, placement).engine is None and not in_parts):
+    unsure = _cut_by_size(plan.groups)
+    if ratio is not None or not unsure or dry_run or (place(plan, placement).engine is None and not in_parts):
         return snapshot, plan
     try:
-        measured = engine.achieved_ratio(max(split, key=lambda g: g.size_bytes), policy)
+        measured = engine.achieved_ratio(max(unsure, key=lambda g: g.size_bytes), policy)
     except RegelateError:  # a file that cannot be read: the rewrite leaves its group out and says so
         return snapshot, plan
     probed = plan_compaction(snapshot, policy, size_ratio=measured)
     return snapshot, probed if plan_id in (None, probed.plan_id) else plan
+
+
+def _cut_by_size(groups: Sequence[FileGroup]) -> list[FileGroup]:
+    """Return the groups that would be others if outputs came out smaller than inputs: those that become several files,
+    and those that a partition has several of, because one was thought right-sized already."""
+    of_partition = Counter(group.partition for group in groups)
+    return [g for g in groups if g.expected_output_files > 1 or of_partition[g.partition] > 1]
 
 
 def check_placement(
