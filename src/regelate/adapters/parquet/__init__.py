@@ -1,0 +1,1 @@
+"""Parquet's own bytes: footers read and rewritten, pages left alone."""
