@@ -2,7 +2,7 @@
 
 Nine kinds, one base. `code` names the fault exactly (the catalogue is docs/errors.md), `status` is its HTTP status,
 `retryable` says whether the same request may succeed later. `keeps_files` is True where clean-up of our own new files
-must not run, because nobody knows whether a commit landed.
+must not run, because nobody knows whether a commit landed, or a request for one may still be under way.
 """
 
 from __future__ import annotations
@@ -52,6 +52,16 @@ class RegelateError(Exception):
             "retryable": self.retryable,
             "details": dict(self.details),
         }
+
+
+def keeps_files(error: Exception) -> bool:
+    """Say whether the files that an operation made must outlive its error, for a sweep to judge."""
+    return getattr(error, "keeps_files", False) is True
+
+
+def keep_files(error: Exception) -> None:
+    """Let the files that an operation made outlive this error, even one that is a bug."""
+    error.keeps_files = True  # type: ignore[attr-defined]
 
 
 class InvalidRequest(RegelateError):

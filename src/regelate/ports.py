@@ -9,6 +9,8 @@ from enum import StrEnum
 from typing import BinaryIO, Protocol
 
 from regelate.core.conflict import CommitWindow
+from regelate.core.head import Head
+from regelate.core.input_metrics import InputMetrics
 from regelate.core.ledger import LedgerEntry, TableFacts
 from regelate.core.manifests import ManifestGroup, ManifestSummary
 from regelate.core.measures import Occurrence
@@ -19,7 +21,8 @@ from regelate.core.reachability import StoredFile
 from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
 from regelate.core.schema import Column, TableDefinition
 from regelate.core.selection import Reason
-from regelate.core.table import DataFile, FileScanTask, Partition, SnapshotEntry, SnapshotRef, TableSnapshot
+from regelate.core.table import DataFile, FileScanTask, Partition, SnapshotRef, TableSnapshot
+from regelate.errors import RegelateError
 
 
 class Clock(Protocol):
@@ -66,44 +69,23 @@ class TableReader(Protocol):
         self, policy: CompactionPolicy, *, snapshot_id: int | None = None, deadline: float | None = None
     ) -> TableSnapshot: ...
     def explain(self, policy: CompactionPolicy) -> Iterator[tuple[DataFile, Reason]]: ...
+    def input_metrics(self, snapshot: TableSnapshot, groups: Sequence[FileGroup]) -> Mapping[int, InputMetrics]: ...
 
 
 class Outcome(StrEnum):
     LANDED = "landed"
     LOST = "lost"
+    """By a conflict. One that the head does not show may be with another sending of the same request."""
+    UNDONE = "undone"
+    """By a conflict or a lock of the database that keeps the catalog, which was asked once: nothing of it was done."""
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
-    """The table as the catalog shows it now, as far as the attempt loop needs it."""
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The catalog said no to the request as such. Of an earlier sending of the same request that says nothing."""
 
-    uuid: str
-    format_version: int
-    snapshot_id: int | None
-    sequence_number: int
-    metadata_location: str
-    snapshots: tuple[SnapshotEntry, ...]
-    refs: tuple[SnapshotRef, ...]
-
-    def shows_next(self, base: Head) -> bool:
-        """Say whether the commit that came right after `base` is listed, or none came: nothing else made on it landed.
-
-        From format 2 on each snapshot takes the next sequence number. In a v1 table the history must lead back to the
-        base. A snapshot without a parent proves nothing: expiry cuts parents, and some catalogs never show them (T16).
-        """
-        if base.format_version > 1:
-            number = base.sequence_number
-            return self.sequence_number == number or any(s.sequence_number == number + 1 for s in self.snapshots)
-        parents = {s.snapshot_id: s.parent_id for s in self.snapshots}
-        at = self.snapshot_id
-        while at is not None and at != base.snapshot_id:
-            at = parents.get(at)
-        return at == base.snapshot_id
-
-    def run(self, run_id: str) -> SnapshotEntry | None:
-        """Find the snapshot that this run committed earlier, if it did."""
-        return next((s for s in self.snapshots if s.run_id == run_id), None)
+    error: RegelateError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,15 +144,16 @@ class Committer(Protocol):
     def new_snapshot_id(self) -> int: ...
     def head(self) -> Head: ...
     def totals(self) -> TableTotals: ...
-    def holds_any(self, paths: Sequence[str]) -> bool: ...
+    def adder(self, paths: Sequence[str]) -> int | None: ...
     def bearer(self, sequence_number: int) -> int | None: ...
-    def lost_refs(self, change: ExpiryChange) -> tuple[str, ...]: ...
+    def lost_refs(self, change: ExpiryChange, made_on: str) -> tuple[str, ...] | None: ...
     def manifests(self) -> tuple[ManifestSummary, ...]: ...
     def dangling_deletes(self) -> frozenset[str]: ...
     def live_tasks(self, rows: object | None = None, key: Sequence[str] = ()) -> tuple[FileScanTask, ...]: ...
     def window(self, base: TableSnapshot, groups: Sequence[FileGroup]) -> CommitWindow: ...
-    def try_commit(self, head: Head, change: Change) -> Outcome: ...
+    def try_commit(self, head: Head, change: Change) -> Outcome | Refused: ...
     def forget_lost(self, landed: int | None = None) -> None: ...
+    def leave_lost(self) -> None: ...
 
 
 class RowWriter(Protocol):
@@ -202,16 +185,19 @@ class KeyDeletes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """A tiny table on local disk that names exactly some files, for `iceberg_scan`.
+    """A tiny table on local disk that names exactly some files, for `iceberg_scan`: several of them, where the columns
+    of files are found by several name mappings.
 
     Its columns are called `name_in_view`. Position deletes are part of it; equality deletes are not (trap T22): whoever
-    reads it applies `key_deletes` to the data files with lower `sequence_numbers` (by data file path).
+    reads it applies `key_deletes` to the data files with lower `sequence_numbers` (by data file path). A file may hold
+    the columns `promoted` (field ids) in another type: no comparison with them may go down into the scan (trap T38).
     """
 
-    metadata_path: str
+    metadata_paths: tuple[str, ...]
     columns: tuple[Column, ...]
     key_deletes: tuple[KeyDeletes, ...] = ()
     sequence_numbers: Mapping[str, int] = field(default_factory=dict)
+    promoted: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,8 +285,11 @@ class Reclaimer(Protocol):
 
     Reachability counts over all snapshots of the latest metadata, so over every ref (law 10). `now_ms` is the store's
     time. `record` writes the list of an expiry on the head last seen, before its commit; `list_files` completes it
-    afterwards: a crash leaves no file without a list. `needed`: what undoing takes that the latest metadata lacks.
+    afterwards: a crash leaves no file without a list. `needed`: which of these paths undoing takes. `oldest`: how many
+    lists there are, and the first. `within`: the same, telling `spend` before so many requests; what it raises ends it.
     """
+
+    def within(self, spend: Callable[[int], None]) -> Reclaimer: ...
 
     def check_allowed(self) -> None: ...
     def check_unshared(self) -> None: ...
@@ -309,8 +298,9 @@ class Reclaimer(Protocol):
     def drop(self, undo_id: str) -> None: ...
     def quarantines(self) -> tuple[Quarantine, ...]: ...
     def now_ms(self) -> int: ...
-    def unreachable(self, listed: Quarantine) -> tuple[StoredFile, ...]: ...
-    def needed(self, lists: Sequence[Quarantine]) -> frozenset[str]: ...
+    def oldest(self) -> tuple[int, Quarantine | None]: ...
+    def unreachable(self, lists: Sequence[Quarantine]) -> tuple[tuple[StoredFile, ...], ...]: ...
+    def needed(self, lists: Sequence[Quarantine], paths: Collection[str]) -> frozenset[str]: ...
     def delete(self, files: Sequence[StoredFile]) -> tuple[StoredFile, ...]: ...
     def restoration(self, undo_id: str) -> Restoration: ...
 

@@ -19,8 +19,9 @@ from regelate.adapters.clock import SystemClock
 from regelate.adapters.telemetry import ProcessTelemetry
 from regelate.core.measures import Assessed, Wrote
 from regelate.core.option_retention import resolve_retention
-from regelate.core.options import Auto, CompactOptions, resolve_check, resolve_policy
+from regelate.core.options import Auto, resolve_check, resolve_policy
 from regelate.core.policy import CompactionPolicy
+from regelate.core.requests import CompactRequest
 from regelate.core.schema import TableDefinition
 from regelate.core.session_policy import Access
 from regelate.errors import RegelateError
@@ -75,14 +76,18 @@ class Application(Opening, Compacting, Delegating, Jobs, Maintenance, Querying, 
     @contextmanager
     def _session(self, address: Address, access: Access = Access.WRITE) -> Iterator[TableSession]:
         """Load a table, with a private folder that is gone afterwards, whatever happens."""
+        from regelate.adapters.iceberg.metadata_files import metadata_read_once
         from regelate.adapters.iceberg.session import TableSession
+        from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
 
-        with tempfile.TemporaryDirectory(prefix="regelate-", ignore_cleanup_errors=True) as folder:
+        private = tempfile.TemporaryDirectory(prefix="regelate-", ignore_cleanup_errors=True)
+        with metadata_read_once(), private as folder:
             session = TableSession(
                 self.catalog_of(address, access),
                 address.ident,
                 self._manifests,
                 Path(folder),
+                annotate=as_iceberg_writes,
                 longest_run_seconds=self.settings.sweep.longest_run_seconds,
                 survey=lambda: self.catalog(address.catalog),
             )
@@ -132,7 +137,7 @@ class Application(Opening, Compacting, Delegating, Jobs, Maintenance, Querying, 
         resolve_check(table_properties=properties, config=self.settings.check_policy)
         resolve_retention(table_properties=properties, config=self.settings.retention_defaults)
         resolve_policy(
-            request=CompactOptions(), table_properties=properties, config=self.settings.compaction_defaults, now_ms=0
+            request=CompactRequest(), table_properties=properties, config=self.settings.compaction_defaults, now_ms=0
         )
 
     def describe_table(self, address: Address) -> Fields:
@@ -201,7 +206,7 @@ class Application(Opening, Compacting, Delegating, Jobs, Maintenance, Querying, 
         from regelate.operations.write import CheckPolicy
 
         found = resolve_check(table_properties=session.properties, config=self.settings.check_policy)
-        policy = self._policy(session, CompactOptions())
+        policy = self._policy(session, CompactRequest())
         return CheckPolicy(interval=found.interval if found.enabled else 0, policy=policy)
 
     @contextmanager
@@ -224,7 +229,7 @@ class Application(Opening, Compacting, Delegating, Jobs, Maintenance, Querying, 
         from regelate.operations.health import table_health
 
         with self._session(address, Access.READ) as session:
-            policy = self._policy(session, CompactOptions())
+            policy = self._policy(session, CompactRequest())
             report = table_health(session.reader, self.clock, policy)
             self.telemetry.tell(Assessed(table=address.ident, small_files=report.health.small_files))
             listed = None
@@ -236,13 +241,13 @@ class Application(Opening, Compacting, Delegating, Jobs, Maintenance, Querying, 
     def explain_files(self, address: Address) -> Iterator[Mapping[str, object]]:
         """Stream one reason per data file, without a limit."""
         with self._session(address, Access.READ) as session:
-            policy = self._policy(session, CompactOptions())
+            policy = self._policy(session, CompactRequest())
             for data_file, reason in session.reader.explain(policy):
                 yield answers.explained(data_file, reason)
 
-    def _policy(self, session: TableSession, options: CompactOptions, *, now_ms: int | None = None) -> CompactionPolicy:
+    def _policy(self, session: TableSession, request: CompactRequest, *, now_ms: int | None = None) -> CompactionPolicy:
         return resolve_policy(
-            request=options,
+            request=request,
             table_properties=session.properties,
             config=self.settings.compaction_defaults,
             now_ms=self.clock.now_ms() if now_ms is None else now_ms,

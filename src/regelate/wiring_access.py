@@ -41,15 +41,18 @@ class Opening:
     def _catalogs(self) -> OpenCatalogs:
         from regelate.adapters.iceberg.catalogs import Catalogs
 
-        return Catalogs(self.settings.storage.properties)
+        return Catalogs(self.settings.storage.properties, self.settings.network.timeouts)
 
     @cached_property
     def _sessions(self) -> StorageSessions:
         from regelate.adapters.aws.sessions import StsSessions, sts_client
 
-        role = self.settings.tenancy
+        role, timeouts = self.settings.tenancy, self.settings.network.timeouts
         return StsSessions(
-            sts_client, role.role_arn or "", lives_seconds=role.session_seconds, now_ms=self.clock.now_ms
+            lambda: sts_client(timeouts),
+            role.role_arn or "",
+            lives_seconds=role.session_seconds,
+            now_ms=self.clock.now_ms,
         )
 
     def catalog(self, name: str | None = None) -> Any:

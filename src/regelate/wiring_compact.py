@@ -10,15 +10,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regelate.core.job import JobRecord, Origin, lock_of, run_of_part
-from regelate.core.options import CompactOptions, resolve_verify
+from regelate.core.options import resolve_verify
 from regelate.core.placement import parallelism
 from regelate.core.policy import CompactionPolicy, Engine, PlacementPolicy, RetentionPolicy
+from regelate.core.requests import CompactRequest
 from regelate.core.resume import read_token
+from regelate.core.routing import Capabilities, Job, Refused, Unreadable, route
 from regelate.core.spark_job import ZORDER
 from regelate.core.waves import usable_seconds
 from regelate.errors import Unsupported
 from regelate.operations import answers
-from regelate.operations.compaction import CompactCommand, CompactionTools, Status
+from regelate.operations.compaction import CompactCommand, CompactionTools
 from regelate.operations.continuing import RanPart, RunPart, ran
 from regelate.operations.jobs import JobTools, running_job
 from regelate.operations.pacing import Pacing
@@ -32,21 +34,19 @@ if TYPE_CHECKING:
 
 Fields = Mapping[str, object]
 Progress = Callable[[int, int], None]
-HOW = ("run_async", "time_budget_seconds", "resume_token")
-"""Fields of a COMPACT that say how it is run, not what it does: no token and no job carries them on."""
-UNSUPPORTED_TABLE = "UNSUPPORTED_TABLE"
-"""The fault of a table that only Spark reads: format version 3, deletion vectors, ORC, Avro."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class How:
-    """How a run is done here: in which time, on which machine, and who takes it where it does not fit."""
+    """How a run is done here: in which time, on which machine, and who there is where it does not fit.
 
+    `request` is the one that this run was asked for, with what is not carried on to others.
+    """
+
+    request: CompactRequest
     pacing: Pacing
     placement: PlacementPolicy
-    delegate_to: PlacementPolicy | None = None
-    larger_worker: bool = False
-    spark: bool = False
+    capabilities: Capabilities
 
 
 class Parts(Protocol):
@@ -64,17 +64,19 @@ class Parts(Protocol):
     def submit_job(
         self, address: Address, part: RunPart, origin: Origin, *, engine: Engine = Engine.DUCKDB, why: str = ""
     ) -> JobRecord: ...
-    def spark_is_asked_for(self, options: Mapping[str, Any]) -> str | None: ...
-    def may_go_to_spark(self, options: Mapping[str, Any]) -> bool: ...
-    def _left_to_spark(self, address: Address, part: RunPart, origin: Origin, reason: str, why: str) -> Fields: ...
-    def _check_command(self, address: Address, part: RunPart, *, spark: bool) -> None: ...
+    @property
+    def has_spark(self) -> bool: ...
+    def _left(
+        self, address: Address, part: RunPart, job: Job, origin: Origin, capabilities: Capabilities
+    ) -> Fields: ...
+    def _check_command(self, address: Address, part: RunPart, capabilities: Capabilities) -> None: ...
     def _run_part(self, address: Address, part: RunPart, how: How, progress: Progress | None = None) -> RanPart: ...
     def _command(self, session: TableSession, part: RunPart) -> CompactCommand: ...
     def _session(self, address: Address) -> AbstractContextManager[TableSession]: ...
     def _engine_session(self, session: TableSession) -> AbstractContextManager[Any]: ...
     def _tools(self, session: TableSession) -> AbstractContextManager[CompactionTools]: ...
     def _policy(
-        self, session: TableSession, options: CompactOptions, *, now_ms: int | None = None
+        self, session: TableSession, request: CompactRequest, *, now_ms: int | None = None
     ) -> CompactionPolicy: ...
     def _retention(self, session: TableSession, hours: object, *, hours_field: str) -> RetentionPolicy: ...
 
@@ -85,10 +87,8 @@ class Compacting:
     def compact(
         self: Parts,
         address: Address,
-        options: Mapping[str, Any],
+        request: CompactRequest,
         *,
-        request_id: str,
-        idempotency_key: str | None,
         progress: Progress | None = None,
         seconds_left: float | None = None,
         may_delegate: bool = True,
@@ -97,76 +97,79 @@ class Compacting:
 
         `seconds_left`: until this process is ended from outside.
         """
-        what = {name: value for name, value in options.items() if name not in HOW}
-        part = _part(what, options.get("resume_token"), idempotency_key)
-        why = self.spark_is_asked_for(options)
-        if why is not None:
-            return self._left_to_spark(address, part, Origin.REQUEST, "ENGINE", why)
-        spark = may_delegate and part.part == 1 and self.may_go_to_spark(options)
-        if options.get("run_async", False):
-            self._check_command(address, part, spark=spark)
-            return answers.delegated(self.submit_job(address, part, Origin.REQUEST), "ASYNC")
-        dry_run, jobs = bool(what.get("dry_run", False)), self.jobs
-        running = None if jobs is None or dry_run else running_job(jobs, lock_of(address.catalog, address.ident))
+        part = _part(request)
+        capabilities = Capabilities(
+            spark=self.has_spark and part.part == 1,
+            delegates=may_delegate,
+            worker=_of_worker(self.settings, self.placement) if self.jobs is not None and may_delegate else None,
+            larger_worker=self.settings.jobs.store == "dynamodb",
+        )
+        asked = route(request, capabilities)
+        if isinstance(asked, Refused):
+            raise asked.error
+        if isinstance(asked, Job):
+            return self._left(address, part, asked, Origin.REQUEST, capabilities)
+        jobs = None if request.dry_run else self.jobs
+        running = None if jobs is None else running_job(jobs, lock_of(address.catalog, address.ident))
         if running is not None:
             return answers.delegated(running, "JOB_RUNNING")
         how = How(
-            pacing=_pacing(self.settings, options.get("time_budget_seconds"), seconds_left, self.clock.monotonic()),
+            request=request,
+            pacing=_pacing(self.settings, request.time_budget_seconds, seconds_left, self.clock.monotonic()),
             placement=_within(self.placement, seconds_left),
-            delegate_to=_of_worker(self.settings, self.placement) if jobs is not None and may_delegate else None,
-            larger_worker=may_delegate and self.settings.jobs.store == "dynamodb",
-            spark=spark,
+            capabilities=capabilities,
         )
         try:
             ran = self._run_part(address, part, how, progress)
         except Unsupported as fault:
-            if not spark or fault.code != UNSUPPORTED_TABLE:
+            elsewhere = route(request, capabilities, Unreadable(fault=fault))
+            if not isinstance(elsewhere, Job):
                 raise
-            return self._left_to_spark(address, part, Origin.REQUEST, fault.code, fault.message)
+            return self._left(address, part, elsewhere, Origin.REQUEST, capabilities)
         outcome = ran.outcome
-        if outcome.status is Status.DELEGATED and outcome.engine is Engine.SPARK:
-            return self._left_to_spark(address, part, Origin.TOO_LONG, outcome.reason, outcome.explanation or "")
-        if outcome.status is Status.DELEGATED:
-            return answers.delegated(self.submit_job(address, part, Origin.TOO_LONG), outcome.reason)
-        return answers.compacted(outcome, with_plan=dry_run, resume_token=ran.token)
+        if outcome.left_to is not None:
+            return self._left(address, part, outcome.left_to, Origin.TOO_LONG, capabilities)
+        return answers.compacted(outcome, with_plan=request.dry_run, resume_token=ran.token)
 
-    def _left_to_spark(self: Parts, address: Address, part: RunPart, origin: Origin, reason: str, why: str) -> Fields:
-        """Submit a job that Spark does, or name the one that the table has: that one knows nothing of this request.
+    def _left(
+        self: Parts, address: Address, part: RunPart, job: Job, origin: Origin, capabilities: Capabilities
+    ) -> Fields:
+        """Submit a job, or name the one that the table has. On the way to Spark that one knows nothing of this request.
 
-        Errors: as `submit_job`; what is wrong with the request itself.
+        Errors: as `submit_job`; what is wrong with the request itself, where nothing has been read yet.
         """
-        self._check_command(address, part, spark=True)
-        job = self.submit_job(address, part, origin, engine=Engine.SPARK, why=why)
-        return answers.delegated(job, reason if job.run_id == part.base_run_id else "JOB_RUNNING")
+        if origin is Origin.REQUEST or job.engine is Engine.SPARK:
+            self._check_command(address, part, capabilities)
+        record = self.submit_job(address, part, origin, engine=job.engine, why=job.why)
+        known = job.engine is Engine.SPARK and record.run_id != part.base_run_id
+        return answers.delegated(record, "JOB_RUNNING" if known else job.reason)
 
-    def _check_command(self: Parts, address: Address, part: RunPart, *, spark: bool) -> None:
+    def _check_command(self: Parts, address: Address, part: RunPart, capabilities: Capabilities) -> None:
         """Say now what is wrong with a request, not to a job that nobody reads.
 
-        `spark`: it may also do what only Spark can, on a table that only Spark reads.
+        Spark may be left what only it can do, on a table that only it reads.
         """
-        options = part.options
-        if options.get("strategy") == ZORDER:
-            options = {name: value for name, value in options.items() if name not in ("strategy", "sort_order")}
+        asked = part.request
+        request = replace(asked, strategy=None, sort_order=None) if asked.strategy == ZORDER else asked
         try:
             with self._session(address) as session:
-                self._command(session, replace(part, options=options))
+                self._command(session, replace(part, request=request))
         except Unsupported as fault:
-            if not spark or fault.code != UNSUPPORTED_TABLE:
+            if not isinstance(route(asked, capabilities, Unreadable(fault=fault)), Job):
                 raise
 
     def _run_part(self: Parts, address: Address, part: RunPart, how: How, progress: Progress | None = None) -> RanPart:
         from regelate.operations.compact import compact
         from regelate.operations.observing import observed_compaction
 
-        dry_run = bool(part.options.get("dry_run", False))
+        dry_run = part.request.dry_run
         observed = nullcontext() if dry_run else observed_compaction(self.telemetry, table=address.ident)
         with observed, self._session(address) as session:
             command = replace(
                 self._command(session, part),
                 pacing=how.pacing,
-                delegate_to=how.delegate_to,
-                larger_worker=how.larger_worker,
-                spark=how.spark,
+                request=how.request,
+                capabilities=how.capabilities,
             )
             here = replace(how.placement, disk_bytes=shutil.disk_usage(session.folder).free)
             with self._tools(session) as tools:
@@ -177,22 +180,23 @@ class Compacting:
         """Resolve every knob of a run. Errors: InvalidRequest, Conflict PLAN_CHANGED or TABLE_REPLACED."""
         from regelate.operations.planning import planned
 
-        options, token, plan_id = part.options, part.token, part.options.get("plan_id")
+        request, token = part.request, part.token
         if token is not None:
             token.check_table(str(session.table.metadata.table_uuid))
         now_ms = None if token is None else token.now_ms
-        if plan_id is not None:
-            now_ms = planned(str(plan_id))[1]
-        expires = options.get("expire_snapshots", True)
-        hours = options.get("snapshot_retention_hours")
+        if request.plan_id is not None:
+            now_ms = planned(request.plan_id)[1]
+        retention = None
+        if request.expire_snapshots:
+            hours = request.snapshot_retention_hours
+            retention = self._retention(session, hours, hours_field="snapshot_retention_hours")
         return CompactCommand(
-            policy=self._policy(session, CompactOptions.of(options), now_ms=now_ms),
+            policy=self._policy(session, request, now_ms=now_ms),
             run_id=part.run_id,
-            dry_run=bool(options.get("dry_run", False)),
-            plan_id=None if plan_id is None else str(plan_id),
-            retention=self._retention(session, hours, hours_field="snapshot_retention_hours") if expires else None,
-            max_cost_dollars=None if part.part > 1 else options.get("max_cost"),  # type: ignore[arg-type]  # the door judged it
-            verify=resolve_verify(options.get("verify"), session.properties, self.settings.verify),
+            dry_run=request.dry_run,
+            plan_id=request.plan_id,
+            retention=retention,
+            verify=resolve_verify(request.verify, session.properties, self.settings.verify),
             through=None if token is None else token.starting_sequence_number,
             earlier_runs=frozenset(run_of_part(part.base_run_id, number) for number in range(1, part.part)),
         )
@@ -231,12 +235,12 @@ def run_id_of(operation: str, idempotency_key: str | None) -> str:
     return f"{operation}:{idempotency_key}" if idempotency_key is not None else uuid.uuid4().hex
 
 
-def _part(what: Mapping[str, Any], token: str | None, idempotency_key: str | None) -> RunPart:
+def _part(request: CompactRequest) -> RunPart:
     """Return the first part of a request, or the later one that its token asks for."""
-    if token is None:
-        return RunPart(base_run_id=run_id_of("compact", idempotency_key), part=1, options=what)
-    found = read_token(token)
-    return RunPart(base_run_id=found.run_id, part=found.part, options=found.options, token=found)
+    if request.resume_token is None:
+        return RunPart(base_run_id=run_id_of("compact", request.idempotency_key), part=1, request=request.work)
+    found = read_token(request.resume_token)
+    return RunPart(base_run_id=found.run_id, part=found.part, request=found.request, token=found)
 
 
 def _pacing(settings: Settings, budget: float | None, seconds_left: float | None, now: float) -> Pacing:

@@ -9,23 +9,23 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regelate.core.job import JobRecord, Origin
 from regelate.core.options import Auto
 from regelate.core.policy import Engine
+from regelate.core.requests import CompactRequest, request_json
 from regelate.core.resume import read_token
+from regelate.core.routing import Capabilities, Job, Unreadable, route
 from regelate.core.waves import MOST_RESERVE_SECONDS
 from regelate.errors import InvalidRequest, NotFound, RegelateError, Unsupported
 from regelate.operations import answers, job_answers
-from regelate.operations.compaction import Status
 from regelate.operations.continuing import RanPart, RunPart
 from regelate.operations.job_parts import MAX_STORED_WARNINGS, Elsewhere, Later, PartDone, run_part
 from regelate.operations.jobs import JobTools, cancel, give_up, look_after, submit
 from regelate.operations.pacing import Pacing, Watcher
 from regelate.tenancy import Address
-from regelate.wiring_compact import UNSUPPORTED_TABLE, How
+from regelate.wiring_compact import How
 
 if TYPE_CHECKING:
     from regelate.adapters.jobstore.sqlite import SqliteJobs
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 Fields = Mapping[str, object]
-MAX_STORED_OPTIONS_BYTES = 64 * 1024
+OVERRUN = 2
+"""A part may take so many times as long as it was given: what it estimates may be wrong, a commit may have to wait."""
+MAX_STORED_REQUEST_BYTES = 64 * 1024
 """As JSON. They are in the record twice, as given and in the token of the next part; base64 and escapes add to them."""
 
 
@@ -65,16 +67,15 @@ class Parts(Protocol):
     def submit_job(
         self, address: Address, part: RunPart, origin: Origin, *, engine: Engine = Engine.DUCKDB, why: str = ""
     ) -> JobRecord: ...
-    def may_go_to_spark(self, options: Mapping[str, Any]) -> bool: ...
+    @property
+    def has_spark(self) -> bool: ...
     def spark_part(self, record: JobRecord, why: str) -> PartDone | Elsewhere: ...
     def _done_here(self, record: JobRecord, pacing: Pacing) -> PartDone | Elsewhere: ...
     def compact(
         self,
         address: Address,
-        options: Mapping[str, Any],
+        request: CompactRequest,
         *,
-        request_id: str,
-        idempotency_key: str | None,
         seconds_left: float | None = None,
     ) -> Fields: ...
 
@@ -98,8 +99,9 @@ class Jobs:
             from regelate.adapters.jobstore.dynamodb import DynamoJobs
             from regelate.adapters.jobstore.sqs import SqsQueue
 
-            store = DynamoJobs(found.table or "", retention_seconds=found.retention_hours * 3600)
-            queue = SqsQueue(found.queue_url or "")
+            timeouts = self.settings.network.timeouts
+            store = DynamoJobs(found.table or "", retention_seconds=found.retention_hours * 3600, timeouts=timeouts)
+            queue = SqsQueue(found.queue_url or "", timeouts=timeouts)
         return JobTools(
             store=store,
             queue=queue,
@@ -132,10 +134,9 @@ class Jobs:
         Errors: Unsupported JOBS_DISABLED, Unavailable JOBS_UNAVAILABLE, InvalidRequest PAYLOAD_TOO_LARGE.
         """
         tools = self._jobs_or_refuse()
-        options = json.dumps(dict(part.options))
-        if len(options) > MAX_STORED_OPTIONS_BYTES:
-            told = f"a job keeps {MAX_STORED_OPTIONS_BYTES} bytes of its request; send less, or compact without a job"
-            raise InvalidRequest("PAYLOAD_TOO_LARGE", told, status=413, max_bytes=MAX_STORED_OPTIONS_BYTES)
+        if len(request_json(part.request)) > MAX_STORED_REQUEST_BYTES:
+            told = f"a job keeps {MAX_STORED_REQUEST_BYTES} bytes of its request; send less, or compact without a job"
+            raise InvalidRequest("PAYLOAD_TOO_LARGE", told, status=413, max_bytes=MAX_STORED_REQUEST_BYTES)
         now = tools.store.now_ms()
         return submit(
             tools,
@@ -146,7 +147,7 @@ class Jobs:
                 ident=address.ident,
                 table=address.table or "",
                 run_id=part.base_run_id,
-                options=options,
+                request=part.request,
                 origin=origin,
                 created_ms=now,
                 updated_ms=now,
@@ -164,12 +165,11 @@ class Jobs:
         found: dict[str, object] = {"compaction_job_id": None, "compaction_status": None}
         try:
             if auto is Auto.ASYNC and self.jobs is not None:
-                part = RunPart(base_run_id=f"write-{snapshot_id}", part=1, options={})
+                part = RunPart(base_run_id=f"write-{snapshot_id}", part=1, request=CompactRequest())
                 found["compaction_job_id"] = self.submit_job(address, part, Origin.WRITE).job_id
             elif auto is Auto.SYNC:
-                done = self.compact(
-                    address, {}, request_id="", idempotency_key=f"write-{snapshot_id}", seconds_left=seconds_left
-                )
+                asked = CompactRequest(idempotency_key=f"write-{snapshot_id}")
+                done = self.compact(address, asked, seconds_left=seconds_left)
                 found |= {"compaction_status": done["status"], "compaction_job_id": done.get("job_id")}
         except RegelateError as error:
             found["compaction_status"] = error.code
@@ -216,7 +216,15 @@ class Jobs:
             pacing = Pacing(in_parts=True, wave_seconds=self.settings.jobs.seconds_between_looks, watcher=watcher)
             return self._done_here(record, pacing.within(seconds, self.clock.monotonic()))
 
-        later = run_part(tools, job_id, part, work, stopping=stopping, at_once=at_once)
+        later = run_part(
+            tools,
+            job_id,
+            part,
+            work,
+            stopping=stopping,
+            at_once=at_once,
+            longest_seconds=OVERRUN * seconds,
+        )
         return later.seconds if isinstance(later, Later) else None
 
     def give_up_job(self: Parts, job_id: str, part: int, why: str) -> None:
@@ -225,15 +233,17 @@ class Jobs:
     def _done_here(self: Parts, record: JobRecord, pacing: Pacing) -> PartDone | Elsewhere:
         """Run the part in this process, or hand it over where it turns out to be Spark's."""
         part = _part(record)
-        spark = part.part == 1 and self.may_go_to_spark(part.options)
+        capabilities = Capabilities(spark=self.has_spark and part.part == 1)
+        how = How(request=part.request, pacing=pacing, placement=self.placement, capabilities=capabilities)
         try:
-            done = self._run_part(_address(record), part, How(pacing=pacing, placement=self.placement, spark=spark))
+            done = self._run_part(_address(record), part, how)
         except Unsupported as fault:
-            if not spark or fault.code != UNSUPPORTED_TABLE:
+            elsewhere = route(part.request, capabilities, Unreadable(fault=fault))
+            if not isinstance(elsewhere, Job):
                 raise
-            return Elsewhere(remote=None, why=fault.message)
-        if done.outcome.status is Status.DELEGATED:
-            return Elsewhere(remote=None, why=done.outcome.explanation or "")
+            return Elsewhere(remote=None, why=elsewhere.why)
+        if done.outcome.left_to is not None:
+            return Elsewhere(remote=None, why=done.outcome.left_to.why)
         fields = answers.compacted(done.outcome, with_plan=False)
         fields["warnings"] = list(done.outcome.warnings[:MAX_STORED_WARNINGS])
         return PartDone(answer=json.dumps(fields), did=done.did, token=done.token, stopped=done.outcome.stopped)
@@ -293,7 +303,5 @@ def _address(record: JobRecord) -> Address:
 
 def _part(record: JobRecord) -> RunPart:
     token = None if record.resume_token is None else read_token(record.resume_token)
-    options = json.loads(record.options) if token is None else token.options
-    return RunPart(
-        base_run_id=record.run_id, part=record.part, options=MappingProxyType(options), token=token, in_job=True
-    )
+    request = record.request if token is None else token.request
+    return RunPart(base_run_id=record.run_id, part=record.part, request=request, token=token, in_job=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from regelate.core.option_retention import resolve_orphan_age, resolve_retention
 from regelate.core.policy import RetentionPolicy
+from regelate.core.requests import CompactRequest, MaintainRequest
 from regelate.operations import answers, upkeep_answers
 from regelate.ports import Clock
 from regelate.settings import Settings
@@ -57,10 +58,8 @@ class Maintenance:
         def compact(
             self,
             address: Address,
-            options: Mapping[str, Any],
+            request: CompactRequest,
             *,
-            request_id: str,
-            idempotency_key: str | None,
             may_delegate: bool = True,
         ) -> Fields: ...
 
@@ -119,44 +118,42 @@ class Maintenance:
         """Sweep this one table: what is left of expiries whose grace is over, and of runs that died."""
         with self._session(address) as session:
             session.reclaimer.check_allowed()
-            found = swept_table(self, session, address, dry_run=dry_run)
+            found = swept_table(self, session, session.reclaimer, address, dry_run=dry_run)
         if found.error is not None:
             raise found.error
         return upkeep_answers.reclaimed(found)
 
-    def maintain(
-        self, address: Address, options: Mapping[str, Any], *, steps: Sequence[str] | None, dry_run: bool
-    ) -> Fields:
-        """Run the wanted steps, all by default; each loads the table anew. `options`: the fields of the request."""
+    def maintain(self, address: Address, request: MaintainRequest) -> Fields:
+        """Run the wanted steps, all by default; each loads the table anew."""
         from regelate.operations.maintain import Step, Work, maintain
 
         retention = self.settings.retention_defaults
-        resolve_orphan_age(options.get("older_than_hours"), retention)  # refused before anything is done
+        resolve_orphan_age(request.older_than_hours, retention)  # refused before anything is done
         with self._session(address) as session:
             self._retention(
-                session,
-                options.get("retention_hours"),
-                keep=options.get("min_snapshots_to_keep"),
-                grace=options.get("grace_hours"),
+                session, request.retention_hours, keep=request.min_snapshots_to_keep, grace=request.grace_hours
             )
-        runs = self._steps(address, options, dry_run=dry_run)
-        works = [Work(step=s, run=runs[s], did_something=DID[s]) for s in Step if steps is None or s.value in steps]
-        return upkeep_answers.maintained(maintain(works, self.clock), dry_run=dry_run)
+        runs, wanted = self._steps(address, request), request.steps
+        works = [Work(step=s, run=runs[s], did_something=DID[s]) for s in Step if wanted is None or s.value in wanted]
+        return upkeep_answers.maintained(maintain(works, self.clock), dry_run=request.dry_run)
 
-    def _steps(
-        self, address: Address, options: Mapping[str, Any], *, dry_run: bool
-    ) -> Mapping[str, Callable[[], Fields]]:
-        compaction = {"force": options.get("force", False), "expire_snapshots": False, "dry_run": dry_run}
-        expiry = {name: options.get(name) for name in ("retention_hours", "min_snapshots_to_keep", "grace_hours")}
-        age = options.get("older_than_hours")
+    def _steps(self, address: Address, request: MaintainRequest) -> Mapping[str, Callable[[], Fields]]:
+        dry_run = request.dry_run
+        compaction = CompactRequest(force=request.force, expire_snapshots=False, dry_run=dry_run)
         return {
-            "compact": lambda: self.compact(
-                address, compaction, request_id="", idempotency_key=None, may_delegate=False
-            ),
+            "compact": lambda: self.compact(address, compaction, may_delegate=False),
             "dangling_deletes": lambda: self._remove_dangling_deletes(address, dry_run=dry_run),
             "manifests": lambda: self.rewrite_manifests(address, dry_run=dry_run),
-            "expire": lambda: self.expire_snapshots(address, **expiry, dry_run=dry_run),
-            "orphans": lambda: self.remove_orphan_files(address, older_than_hours=age, dry_run=dry_run),
+            "expire": lambda: self.expire_snapshots(
+                address,
+                retention_hours=request.retention_hours,
+                min_snapshots_to_keep=request.min_snapshots_to_keep,
+                grace_hours=request.grace_hours,
+                dry_run=dry_run,
+            ),
+            "orphans": lambda: self.remove_orphan_files(
+                address, older_than_hours=request.older_than_hours, dry_run=dry_run
+            ),
             "reclaim": lambda: self._reclaim(address, dry_run=dry_run),
         }
 

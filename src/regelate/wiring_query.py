@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regelate.core.measures import Queried
+from regelate.core.requests import QueryRequest
 from regelate.core.session_policy import Access
+from regelate.core.timeouts import Timeouts
 from regelate.tenancy import Address
 
 if TYPE_CHECKING:
@@ -45,14 +47,15 @@ class Parts(Protocol):
 class ResultStores:
     """Where each tenant's large results go. The client of the bucket is made when a result first needs it."""
 
-    def __init__(self, settings: ResultSettings) -> None:
+    def __init__(self, settings: ResultSettings, timeouts: Timeouts) -> None:
         self._settings = settings
+        self._timeouts = timeouts
 
     @cached_property
     def client(self) -> Any:
         from regelate.adapters.aws.results import s3_client
 
-        return s3_client()
+        return s3_client(self._timeouts)
 
     def of(self, tenant: str) -> ResultStore | None:
         """Return a tenant's store; None where the configuration names no place."""
@@ -90,12 +93,12 @@ class Querying:
 
     @cached_property
     def _results(self) -> ResultStores:
-        return ResultStores(self.settings.results)
+        return ResultStores(self.settings.results, self.settings.network.timeouts)
 
-    def query(self: Parts, address: Address, spec: Mapping[str, Any]) -> Fields:
+    def query(self: Parts, address: Address, request: QueryRequest) -> Fields:
         from regelate.adapters.duckdb.query import DuckDBQueryEngine
         from regelate.adapters.iceberg.scan import SnapshotScan
-        from regelate.operations.query import QueryCommand, QueryLimits, QueryTools, TableScan, query
+        from regelate.operations.query import QueryLimits, QueryTools, TableScan, query
 
         limits = self.settings.limits.of(address.tenant_id)
         results = self._results.of(address.tenant_id)
@@ -121,8 +124,7 @@ class Querying:
                 ),
                 results=results,
             )
-            command = QueryCommand(table_name=address.table or "", **spec)
             with self.telemetry.span("query", table=address.ident):
-                found = query(tools, command)
+                found = query(tools, request, table_name=address.table or "")
         self.telemetry.tell(Queried(table=address.ident, seconds=found.query_time_ms / 1000))
         return found.as_dict()

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from regelate.core.job import JobRecord
 from regelate.core.measures import Compacted, JobGivenUp
-from regelate.core.options import CompactOptions
 from regelate.core.policy import Engine, RetentionPolicy
+from regelate.core.routing import no_spark
 from regelate.core.session_policy import spark_policy
-from regelate.core.spark_job import ONLY_HERE, ZORDER, SparkJobSpec, SparkRequest, in_spark_sql
+from regelate.core.spark_job import SparkJobSpec, SparkRequest, in_spark_sql
 from regelate.core.stats import CompactionStats, iso_time
-from regelate.errors import InvalidRequest, Unavailable, Unsupported
+from regelate.errors import Unavailable, Unsupported
 from regelate.operations.delegating import Answer, Patience, spark_part
 from regelate.operations.job_parts import Elsewhere, PartDone
 from regelate.tenancy import Address
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from regelate.settings import CatalogSettings, Settings
 
 log = logging.getLogger(__name__)
-ASKED = "the request asks for Spark"
 _FAMILIES = ("client.", "glue.", "header.", "rest.", "s3.")
 _PLAIN = ("credential", "oauth2-server-uri", "prefix", "scope", "token")
 """Properties of a catalog that PyIceberg and Iceberg's Java call by the same name."""
@@ -88,12 +85,18 @@ class Delegating:
         if found.run == "emr-serverless":
             from regelate.adapters.spark.emr_serverless import EmrServerless
 
-            return EmrServerless(found.application_id or "", found.role_arn or "", found.location or "", pack=pack)
+            return EmrServerless(
+                found.application_id or "",
+                found.role_arn or "",
+                found.location or "",
+                pack=pack,
+                timeouts=self.settings.network.timeouts,
+            )
         from regelate.adapters.spark.local import LocalSpark
 
         home = importlib.util.find_spec("pyspark")
         if home is None or home.origin is None:
-            raise _no_spark()
+            raise no_spark()
         return LocalSpark(
             Path(found.folder or "").absolute(),  # the jobs have working directories of their own
             spark_home=Path(home.origin).parent,
@@ -102,37 +105,10 @@ class Delegating:
             kept_seconds=self.settings.jobs.retention_hours * 3600,
         )
 
-    def spark_is_asked_for(self: Parts, options: Mapping[str, Any]) -> str | None:
-        """Return why a request goes to Spark before anything is planned, None where it does not.
-
-        Errors: InvalidRequest INVALID_FIELD for fields that only this process understands; Unsupported
-        SPARK_DISABLED.
-        """
-        engine, layout = options.get("engine"), options.get("strategy")
-        if layout == ZORDER and engine == Engine.DUCKDB:
-            raise InvalidRequest("INVALID_FIELD", "strategy: zorder needs engine spark", field="strategy")
-        if engine != Engine.SPARK and layout != ZORDER:
-            return None
-        clashing = [name for name in ONLY_HERE if options.get(name) is not None]
-        if clashing:
-            raise InvalidRequest("INVALID_FIELD", f"{clashing[0]}: Spark knows nothing of it", field=clashing[0])
-        if options.get("dry_run"):  # the files are chosen by the same rule, whoever rewrites them
-            if layout == ZORDER:
-                raise InvalidRequest("INVALID_FIELD", "dry_run: zorder is planned in Spark only", field="dry_run")
-            return None
-        if not self.has_spark:
-            raise _no_spark()
-        return ASKED if engine == Engine.SPARK else "strategy zorder is Spark's alone"
-
-    def may_go_to_spark(self: Parts, options: Mapping[str, Any]) -> bool:
-        """Say whether a request that does not fit here could be left to Spark."""
-        asked_for_here = options.get("engine") == Engine.DUCKDB or options.get("dry_run")
-        return self.has_spark and not asked_for_here and all(options.get(name) is None for name in ONLY_HERE)
-
     def spark_part(self: Parts, record: JobRecord, why: str) -> PartDone | Elsewhere:
         """Do what is next for a job that Spark runs."""
         if not self.has_spark:  # the configuration has changed since the job was made
-            raise _no_spark()
+            raise no_spark()
         found = self.settings.spark
         done = spark_part(
             self.spark,
@@ -169,18 +145,12 @@ class Delegating:
         return job_id
 
     def _spark_spec(self: Parts, record: JobRecord) -> SparkJobSpec:
-        options: Mapping[str, Any] = json.loads(record.options)
-        found, catalog = self.settings.spark, self.settings.catalogs[record.catalog]
-        shaping = {name: options[name] for name in CompactOptions.__dataclass_fields__ if options.get(name) is not None}
-        if "where" in shaping:
-            shaping["where"] = in_spark_sql(shaping["where"])
+        found, catalog, asked = self.settings.spark, self.settings.catalogs[record.catalog], record.request
+        where = None if asked.where is None else in_spark_sql(asked.where)
         request = SparkRequest(
-            fields=shaping,
+            compact=replace(asked, where=where),
             defaults=replace(self.settings.compaction_defaults, max_files=None),
-            verify=options.get("verify"),
             config_verify=self.settings.verify,
-            expires=bool(options.get("expire_snapshots", True)),
-            retention_hours=options.get("snapshot_retention_hours"),
             retention=self.settings.retention_defaults,
         )
         name, policy = f"{record.job_id}-{record.created_ms}", None
@@ -202,12 +172,11 @@ class Delegating:
 
     def _settle(self: Parts, record: JobRecord, answer: Answer) -> None:
         """Expire snapshots as after a COMPACT of our own; the rewrite has landed, so nothing here may fail it."""
-        options: Mapping[str, Any] = json.loads(record.options)
         if not answer["compacted"]:
             return
         stats = CompactionStats.of_dict(answer["stats"])
         self.telemetry.tell(Compacted.of(record.ident, stats, (), at_ms=self.clock.now_ms()))
-        if not options.get("expire_snapshots", True):
+        if not record.request.expire_snapshots:
             return
         from regelate.operations.expire import expire_after_commit
         from regelate.operations.rewriting import as_error
@@ -215,14 +184,16 @@ class Delegating:
         address = Address(tenant_id=record.tenant_id, catalog=record.catalog, ident=record.ident, table=record.table)
         try:
             with self._session(address) as session:
-                hours = options.get("snapshot_retention_hours")
+                hours = record.request.snapshot_retention_hours
                 retention = self._retention(session, hours, hours_field="snapshot_retention_hours")
-                done = expire_after_commit(session.committer, session.reclaimer, self.clock, retention)
+                uuid = session.committer.head().uuid
+                done = expire_after_commit(session.committer, session.reclaimer, self.clock, retention, table_uuid=uuid)
         except Unsupported:  # format version 3: the job has expired them itself
             return
         except Exception as error:  # noqa: BLE001  as after a COMPACT of our own
             answer["warnings"].append(f"snapshots were not expired: {as_error(error)}")
             return
+        answer["warnings"] += done.warnings
         answer["stats"] |= {
             "snapshots_expired": len(done.snapshot_ids),
             "bytes_freed": done.bytes_freed,
@@ -230,14 +201,6 @@ class Delegating:
             "undo_id": done.undo_id,
             "deletable_at": iso_time(done.deletable_ms),
         }
-
-
-def _no_spark() -> Unsupported:
-    return Unsupported(
-        "SPARK_DISABLED",
-        "this deployment has no Spark: set spark.run in config.json, and for local install regelate[spark]",
-        engine="spark",
-    )
 
 
 def _environment(spark_home: Path) -> dict[str, str]:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from regelate.core.job import JobRecord, Origin, lock_of
 from regelate.core.measures import SweepEnded
 from regelate.core.names import SEPARATOR
-from regelate.core.options import CompactOptions
 from regelate.core.policy import CompactionPolicy
 from regelate.core.ranking import RankingPolicy
+from regelate.core.requests import CompactRequest
 from regelate.core.waves import usable_seconds
 from regelate.errors import NotAllowed, RegelateError
 from regelate.operations import answers, job_answers
+from regelate.operations.allowance import Allowance
 from regelate.operations.continuing import RunPart
 from regelate.operations.fleet import FleetTable, submit_for_ill
 from regelate.operations.health import table_health
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from regelate.adapters.iceberg.manifests import ManifestReader
     from regelate.adapters.iceberg.session import TableSession
     from regelate.operations.sweep import Swept, SweptTable
-    from regelate.ports import Clock, Telemetry
+    from regelate.ports import Clock, Reclaimer, Telemetry
     from regelate.settings import Settings
 
 
@@ -52,7 +53,7 @@ class Parts(TableParts, Protocol):
     @property
     def jobs(self) -> JobTools | None: ...
     def submit_job(self, address: Address, part: RunPart, origin: Origin) -> JobRecord: ...
-    def _policy(self, session: TableSession, options: CompactOptions) -> CompactionPolicy: ...
+    def _policy(self, session: TableSession, request: CompactRequest) -> CompactionPolicy: ...
 
 
 class Sweeping:
@@ -72,7 +73,7 @@ class Sweeping:
         """Sweep the tables of a scope; what the request leaves open comes from config.json.
 
         `seconds_left`: until this process is ended from outside. No table is begun so late that the jobs, which are
-        submitted after the last one, would not be.
+        submitted after the last one, would not be, and what many snapshots may need is not looked up for longer.
         """
         from regelate.adapters.iceberg.admin import IcebergAdmin
         from regelate.operations.sweep import SweepBudget, sweep
@@ -83,11 +84,12 @@ class Sweeping:
             max_tables=limits.max_tables if max_tables is None else max_tables,
             max_seconds=seconds if seconds_left is None else min(seconds, usable_seconds(seconds_left)),
         )
+        until = None if seconds_left is None else self.clock.monotonic() + usable_seconds(seconds_left)
         fleet = IcebergAdmin(self.catalog(scope.catalog), defaults={})
         done = sweep(
             fleet,
             scope.holds,
-            lambda ident: _swept(self, scope, ident, dry_run=dry_run),
+            lambda ident: _swept(self, scope, ident, until, dry_run=dry_run),
             self.clock,
             budget,
             scope.namespace,
@@ -109,7 +111,7 @@ def _ranked(parts: Parts, scope: Scope, done: Swept, policy: RankingPolicy, *, d
         return ()
 
     def submit(ident: str) -> JobRecord:
-        part = RunPart(base_run_id=f"sweep-{uuid.uuid4().hex}", part=1, options={})
+        part = RunPart(base_run_id=f"sweep-{uuid.uuid4().hex}", part=1, request=CompactRequest())
         return parts.submit_job(_address(scope, ident), part, Origin.SWEEP)
 
     def known(ident: str) -> JobRecord | None:
@@ -126,21 +128,24 @@ def _address(scope: Scope, ident: str) -> Address:
     return Address(tenant_id=tenant, catalog=scope.catalog, ident=ident, table=table)
 
 
-def _swept(parts: Parts, scope: Scope, ident: str, *, dry_run: bool) -> SweptTable:
+def _swept(parts: Parts, scope: Scope, ident: str, until: float | None, *, dry_run: bool) -> SweptTable:
     """Sweep one table, and look at its health where somebody could do something about it."""
     address = _address(scope, ident)
     with parts._session(address) as session:
-        swept = swept_table(parts, session, address, dry_run=dry_run)
+        reclaimer = session.reclaimer.within(Allowance(parts.clock, until=until).spend)
+        swept = swept_table(parts, session, reclaimer, address, dry_run=dry_run)
         if parts.jobs is None:
             return swept
         try:
-            health = table_health(session.reader, parts.clock, parts._policy(session, CompactOptions())).health
+            health = table_health(session.reader, parts.clock, parts._policy(session, CompactRequest())).health
         except RegelateError as error:
             return replace(swept, error=swept.error or error)
         return replace(swept, health=health)
 
 
-def swept_table(parts: TableParts, session: TableSession, address: Address, *, dry_run: bool) -> SweptTable:
+def swept_table(
+    parts: TableParts, session: TableSession, reclaimer: Reclaimer, address: Address, *, dry_run: bool
+) -> SweptTable:
     """Sweep one loaded table."""
     from regelate.adapters.iceberg.dead_runs import TableLedgers
     from regelate.operations.sweep import sweep_table
@@ -148,7 +153,7 @@ def swept_table(parts: TableParts, session: TableSession, address: Address, *, d
     return sweep_table(
         address.ident,
         TableLedgers(session.catalog, address.ident, parts._manifests),
-        session.reclaimer,
+        reclaimer,
         longest_run_seconds=parts.settings.sweep.longest_run_seconds,
         dry_run=dry_run,
     )

@@ -12,5 +12,6 @@ stats        what the world is told                   retention   which snapshot
 trigger      when a write looks for small files       predicate   a query's filter
 measures     what is counted and measured of it all
 time_ranges  when a partition's time is over
+input_metrics  what the manifests say of a group's columns, to verify its rewrite
 census       live files counted, candidates kept      plan_report a plan as JSON-ready fields
 """

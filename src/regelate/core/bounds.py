@@ -9,6 +9,9 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+HIGHEST_CHARACTER = "\U0010ffff"
+FIRST_SURROGATE, AFTER_SURROGATES = 0xD800, 0xE000
+
 
 def _textual(type_text: str) -> bool:
     """Say whether writers may cut bounds of a type: Java cuts those of fixed like those of binary (1.10)."""
@@ -33,6 +36,30 @@ def decode(type_text: str, raw: bytes) -> Any:
     if _textual(type_text):
         return raw
     return None
+
+
+def truncated(type_text: str, lower: bytes, length: int) -> bytes:
+    """Return the lower bound of at most `length` characters, or bytes where the type is not string."""
+    return lower.decode()[:length].encode() if type_text == "string" else lower[:length]
+
+
+def raised(type_text: str, upper: bytes, length: int) -> bytes | None:
+    """Return the least upper bound of at most `length` characters (or bytes) above a longer one; None: there is none.
+
+    Characters skip the surrogates, which UTF-8 does not have (Iceberg's UnicodeUtil.truncateStringMax and
+    BinaryUtil.truncateBinaryMax, 1.10).
+    """
+    if type_text != "string":
+        cut = upper[:length].rstrip(b"\xff")
+        return upper if len(upper) <= length else (cut[:-1] + bytes([cut[-1] + 1]) if cut else None)
+    text = upper.decode()
+    if len(text) <= length:
+        return upper
+    head = text[:length].rstrip(HIGHEST_CHARACTER)
+    if not head:
+        return None
+    following = ord(head[-1]) + 1
+    return (head[:-1] + chr(AFTER_SURROGATES if following == FIRST_SURROGATE else following)).encode()
 
 
 def order_key(type_text: str, raw: bytes) -> Any:

@@ -42,7 +42,8 @@ class CommitWindow:
     `missing_deletes`: applied delete files no longer live. `referenced`: for new position deletes, the data file paths
     they name, where the adapter read them; absent = unknown, judged by their path range. `returned_fields`: ids of
     columns that were dropped when the rewrite read the table and are in the schema again, so the outputs lack them.
-    `lost_specs`: ids of specs of planned groups that the table has given up.
+    `lost_specs`: ids of specs of planned groups that the table has given up. `other_names`: the name mapping by which
+    files without field ids are read is another one by now.
     """
 
     ancestry: Ancestry
@@ -56,6 +57,7 @@ class CommitWindow:
     referenced: Mapping[str, frozenset[str]] = field(default_factory=dict)
     returned_fields: frozenset[int] = frozenset()
     lost_specs: frozenset[int] = frozenset()
+    other_names: bool = False
     rebased_over: tuple[int, ...] = ()
 
 
@@ -102,6 +104,11 @@ def judge(groups: Sequence[FileGroup], window: CommitWindow) -> Verdict:
             "SCHEMA_CHANGED",
             f"columns that were dropped came back meanwhile (field {min(window.returned_fields)}); plan again",
             field_ids=sorted(window.returned_fields),
+        )
+    if window.other_names:
+        raise Conflict(
+            "SCHEMA_CHANGED",
+            "the table's name mapping was changed meanwhile: files without field ids read otherwise now; plan again",
         )
     if window.lost_specs:
         raise Conflict(

@@ -41,7 +41,10 @@ class PartitionHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableHealth:
-    """The state of one table: `score` 0 to 100, counts over all live files, the worst partitions first."""
+    """The state of one table: `score` 0 to 100, counts over all live files, the worst partitions first.
+
+    `unreadable_manifests` are paths of delete manifests that Iceberg's Java readers fail on (trap T33).
+    """
 
     score: float
     files: int
@@ -52,6 +55,7 @@ class TableHealth:
     delete_files: int
     partitions: int
     manifest_count: int
+    unreadable_manifests: tuple[str, ...] = ()
     size_histogram: tuple[tuple[int, int], ...]
     worst: tuple[PartitionHealth, ...]
     recommendation: str
@@ -72,9 +76,10 @@ def assess(snapshot: TableSnapshot, policy: CompactionPolicy, *, now_ms: int) ->
         delete_files=len(snapshot.delete_files),
         partitions=len(snapshot.totals),
         manifest_count=snapshot.manifest_count,
+        unreadable_manifests=snapshot.unreadable_manifests,
         size_histogram=snapshot.size_histogram,
         worst=tuple(sorted(ill, key=lambda p: (-p.score, p.partition.path))[:WORST_PARTITIONS]),
-        recommendation=_recommendation(plan),
+        recommendation=_cure(snapshot.unreadable_manifests) + _recommendation(plan),
     )
 
 
@@ -119,6 +124,14 @@ _NOTHING_TO_DO = {
     PlanReason.NO_GROUPS: "Nothing to do: rewriting the selected files would not leave fewer or better ones.",
     PlanReason.BELOW_THRESHOLD: "Nothing to do yet: too few files for the thresholds; COMPACT with force merges them.",
 }
+
+
+def _cure(unreadable: Sequence[str]) -> str:
+    """Say first what keeps other engines from reading the table at all."""
+    if not unreadable:
+        return ""
+    which = "1 delete manifest" if len(unreadable) == 1 else f"{len(unreadable)} delete manifests"
+    return f"REWRITE_MANIFESTS: Spark, Trino and Flink fail on {which} (equality_ids written as long). "
 
 
 def _recommendation(plan: CompactionPlan) -> str:

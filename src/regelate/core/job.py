@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from regelate.core.policy import Engine
+from regelate.core.requests import CompactRequest
 from regelate.errors import Conflict
 
 MAX_PARTS = 1_000
@@ -87,7 +88,7 @@ NOTHING_DONE = JobTotals()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """One job as the store keeps it. Texts in JSON: `options` of its COMPACT, `result` and `error` of its last part.
+    """One job as the store keeps it: the COMPACT that it does, and in JSON `result` and `error` of its last part.
 
     `version` counts changes: a change is stored only where nobody else changed the record meanwhile. `attempts` counts
     the starts of the present `part`; `fence` is the token of the lease that it runs under. `groups_before` were done by
@@ -101,7 +102,7 @@ class JobRecord:
     ident: str
     table: str
     run_id: str
-    options: str
+    request: CompactRequest
     origin: Origin
     created_ms: int
     updated_ms: int

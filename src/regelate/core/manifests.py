@@ -15,7 +15,7 @@ SMALL = 1 / 3
 there is enough for two, so that they are not small again though they compress better than their inputs."""
 LEAST_TO_CLUSTER = 4
 MOST_ENTRIES = 200_000
-"""Entries of one group, which are sorted in memory (about 3 KB each)."""
+"""Entries of one group: their order is held in memory, and of themselves as many as fit into a number of bytes."""
 
 Edge = tuple[int, object]
 """One end of a range of partition values: (-1, None) before all, (0, value), (1, None) after all."""
@@ -24,7 +24,7 @@ Edge = tuple[int, object]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestSummary:
     """What a manifest list says of one manifest. `lower` and `upper`: values of the first partition field, None where
-    the spec has none."""
+    the spec has none. `unreadable`: Java fails on it (trap T33), though we do not."""
 
     path: str
     holds_deletes: bool
@@ -34,6 +34,7 @@ class ManifestSummary:
     dead_entries: int = 0
     lower: Edge | None = None
     upper: Edge | None = None
+    unreadable: bool = False
 
     @property
     def live_bytes(self) -> int:
@@ -56,6 +57,7 @@ def plan_manifest_rewrite(manifests: Sequence[ManifestSummary], target_size_byte
     """Return what to write anew; nothing where at most one manifest of a kind is small and partitions lie together.
 
     All manifests of a kind are taken when more than half of them overlap with one before, else the small ones only.
+    Those that Java cannot read are always taken, and first.
     """
     kinds: dict[tuple[bool, int], list[ManifestSummary]] = defaultdict(list)
     for manifest in manifests:
@@ -65,14 +67,15 @@ def plan_manifest_rewrite(manifests: Sequence[ManifestSummary], target_size_byte
 
 
 def _group(members: Sequence[ManifestSummary], target_size_bytes: int) -> ManifestGroup | None:
-    small = [m for m in members if m.live_bytes < SMALL * target_size_bytes]
+    small = [m for m in members if m.unreadable or m.live_bytes < SMALL * target_size_bytes]
     taken = _bounded(list(members) if _is_scattered(members) else small)
-    if len(taken) < 2:
+    cured = any(m.unreadable for m in taken)
+    if len(taken) < 2 and not cured:
         return None
     total = sum(m.live_bytes for m in taken)
     outputs = max(1, round(total / target_size_bytes))
     entries = sum(m.live_entries for m in taken)
-    if outputs >= len(taken) and not _is_scattered(taken):
+    if outputs >= len(taken) and not cured and not _is_scattered(taken):
         return None
     return ManifestGroup(
         holds_deletes=taken[0].holds_deletes,
@@ -87,7 +90,8 @@ def _bounded(manifests: Sequence[ManifestSummary]) -> list[ManifestSummary]:
     """Take what lies together first, up to the number of entries that fits in memory; the rest is for the next run."""
     taken: list[ManifestSummary] = []
     entries = 0
-    for manifest in sorted(manifests, key=_start) if all(m.lower for m in manifests) else manifests:
+    near = sorted(manifests, key=_start) if all(m.lower for m in manifests) else manifests
+    for manifest in sorted(near, key=lambda m: not m.unreadable):
         if taken and entries + manifest.live_entries > MOST_ENTRIES:
             continue
         taken.append(manifest)

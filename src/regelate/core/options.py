@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -34,11 +34,11 @@ from regelate.core.policy import (
     layered,
     sized,
 )
+from regelate.core.requests import CompactRequest
 from regelate.errors import InvalidRequest
 
 __all__ = [
     "CheckPolicy",
-    "CompactOptions",
     "CompactionDefaults",
     "RetentionDefaults",
     "parse_size",
@@ -100,26 +100,6 @@ _SIZES = ("target", "min", "max")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactOptions:
-    """The fields of a COMPACT request that shape its policy, as they came; `resolve_policy` judges them."""
-
-    target_file_size_mb: object = None
-    max_files: object = None
-    partition_filter: object = None
-    where: object = None
-    strategy: object = None
-    selection: object = None
-    sort_order: object = None
-    force: object = False
-    options: Mapping[str, object] | None = None
-
-    @classmethod
-    def of(cls, request: Mapping[str, object]) -> CompactOptions:
-        """Pick these fields from a request that has passed the door; its other fields are not the policy's."""
-        return cls(**{f.name: request[f.name] for f in fields(cls) if f.name in request})  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionDefaults:
     """The config layer of a policy; None leaves a knob to Iceberg's default (no cap, for `max_files`)."""
 
@@ -153,7 +133,7 @@ class _Layer:
 
 def resolve_policy(
     *,
-    request: CompactOptions,
+    request: CompactRequest,
     table_properties: Mapping[str, str] = NO_PROPERTIES,
     config: CompactionDefaults,
     now_ms: int,
@@ -182,7 +162,7 @@ def resolve_policy(
     return policy
 
 
-def _request_layer(request: CompactOptions) -> _Layer:
+def _request_layer(request: CompactRequest) -> _Layer:
     options = _asked_options(request.options)
     values = {key: read(name, value) for name, value in options.items() for key, read in [ICEBERG_OPTIONS[name]]}
     names = {ICEBERG_OPTIONS[name][0]: f"options.{name}" for name in options}

@@ -254,9 +254,11 @@ def literal(type_text: str, value: object) -> Literal:
             return parse(value)
         raise ValueError(f"expected a text such as {example}")
     if type_text in ("string", "boolean"):
-        if isinstance(value, str if type_text == "string" else bool):
-            return value
-        raise ValueError(f"expected a {type_text}")
+        if not isinstance(value, str if type_text == "string" else bool):
+            raise ValueError(f"expected a {type_text}")
+        if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
+            raise ValueError("expected text that UTF-8 can hold (no lone surrogate)")
+        return value
     if type_text == "binary" or type_text.startswith("fixed"):
         try:
             raw = base64.b64decode(value if isinstance(value, str) else "?", validate=True)

@@ -75,9 +75,9 @@ def of_other_tables(paths: Iterable[str], mine: Iterable[str], theirs: Iterable[
     A table may name such files (Iceberg's `add_files`), but they are the other one's to delete. Doubt keeps a file:
     store and authority are not compared.
     """
-    own = {_loose(folder) for folder in mine}
-    other = {_loose(folder) for folder in theirs} - own
-    return frozenset(path for path in paths if _nearest(_loose(path), own | other) in other)
+    own = {loose(folder) for folder in mine}
+    other = {loose(folder) for folder in theirs} - own
+    return frozenset(path for path in paths if _nearest(loose(path), own | other) in other)
 
 
 def _nearest(path: str, folders: Collection[str]) -> str | None:
@@ -97,9 +97,9 @@ def plan_reclaim(before: Mapping[str, int], after: Iterable[str]) -> tuple[Store
     """
     left: dict[str, list[str]] = {}
     for path in before:
-        left.setdefault(_loose(path), []).append(path)
+        left.setdefault(loose(path), []).append(path)
     for path in after:
-        left.pop(_loose(path), None)
+        left.pop(loose(path), None)
         if not left:
             break
     gone = {path for paths in left.values() for path in paths}
@@ -178,5 +178,6 @@ def _is_hidden(path: str, partitions: tuple[str, ...]) -> bool:
     return any(part.startswith(_HIDDEN) and not part.startswith(partitions) for part in path.split("/") if part)
 
 
-def _loose(path: str) -> str:
+def loose(path: str) -> str:
+    """Return what all spellings of a location share: its path without store and authority, URL encoding resolved."""
     return unquote_plus(Place.of(path).path)

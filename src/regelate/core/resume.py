@@ -5,11 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from regelate.core.job import MAX_PARTS
+from regelate.core.requests import CompactRequest, fields_of, request_of
 from regelate.errors import Conflict, InvalidRequest
 
 FORMAT = 1
@@ -21,9 +20,9 @@ _KEYS = {"format", "uuid", "snapshot", "sequence", "run", "part", "now", "option
 class ResumeToken:
     """The table and the snapshot at which a COMPACT began, its run id, the part that comes next, and its policy.
 
-    `options` are the fields of the first request. Files that came into the table after `starting_sequence_number` are
-    not taken, so that a COMPACT beside a busy writer comes to an end. `now_ms` is the time that a selection by time
-    was made at.
+    `request` is the first one, less what was judged then. Files that came into the table after
+    `starting_sequence_number` are not taken, so that a COMPACT beside a busy writer comes to an end. `now_ms` is the
+    time that a selection by time was made at.
     """
 
     table_uuid: str
@@ -32,7 +31,7 @@ class ResumeToken:
     run_id: str
     part: int
     now_ms: int
-    options: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    request: CompactRequest = field(default_factory=CompactRequest)
 
     def encoded(self) -> str:
         """Return the token as URL-safe text."""
@@ -44,7 +43,7 @@ class ResumeToken:
             "run": self.run_id,
             "part": self.part,
             "now": self.now_ms,
-            "options": dict(self.options),
+            "options": fields_of(self.request),
         }
         text = json.dumps(document, separators=(",", ":"), sort_keys=True)
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
@@ -74,6 +73,10 @@ def read_token(text: str) -> ResumeToken:
         raise _malformed()
     if not isinstance(found["run"], str) or not _is_run(found["run"]) or not 2 <= found["part"] <= MAX_PARTS:
         raise _malformed()
+    try:
+        request = request_of(CompactRequest, found["options"])
+    except ValueError:
+        raise _malformed() from None
     return ResumeToken(
         table_uuid=found["uuid"],
         starting_snapshot_id=found["snapshot"],
@@ -81,7 +84,7 @@ def read_token(text: str) -> ResumeToken:
         run_id=found["run"],
         part=found["part"],
         now_ms=found["now"],
-        options=MappingProxyType(found["options"]),
+        request=request,
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from regelate.core.bounds import contained, order_key
+from regelate.core.bounds import contained
+from regelate.core.input_metrics import InputMetrics
 from regelate.core.plan import FileGroup
 from regelate.core.table import ColumnMetrics, Partition
 from regelate.errors import DataUnavailable, InvariantViolated
@@ -79,7 +80,7 @@ def verify_content(result: RewriteResult, read: Fingerprint, written: Fingerprin
     )
 
 
-def verify_rewrite(result: RewriteResult, column_types: Mapping[int, str]) -> None:
+def verify_rewrite(result: RewriteResult, inputs: InputMetrics) -> None:
     """Prove one rewrite before its commit: rows conserved, null counts conserved, bounds within the inputs' bounds.
 
     Errors: InvariantViolated ROWS_NOT_CONSERVED; DataUnavailable DATA_FILE_SUSPECT when files disagree with the
@@ -96,27 +97,23 @@ def verify_rewrite(result: RewriteResult, column_types: Mapping[int, str]) -> No
             rows_deleted=result.rows_deleted,
             rows_written=result.rows_written,
         )
-    inputs = [t.data_file.metrics for t in group.tasks]
+    if inputs.files != len(group.tasks):
+        raise InvariantViolated(
+            "INPUT_METRICS_MISSING",
+            f"group {group.index}: the manifests of {len(group.tasks)} files described {inputs.files} of them",
+        )
     outputs = [f.metrics for f in result.added]
-    for field_id, type_text in column_types.items():
+    for field_id, type_text in inputs.column_types.items():
         _verify_nulls(result, field_id, inputs, outputs)
         _verify_bounds(result, field_id, type_text, inputs, outputs)
 
 
-def _verify_nulls(
-    result: RewriteResult,
-    field_id: int,
-    inputs: Sequence[ColumnMetrics | None],
-    outputs: Sequence[ColumnMetrics],
-) -> None:
-    """Compare null counts. An input without a count (a column added later, few metrics) may hold 0 to all its rows."""
+def _verify_nulls(result: RewriteResult, field_id: int, inputs: InputMetrics, outputs: Sequence[ColumnMetrics]) -> None:
     after = [m.null_counts.get(field_id) for m in outputs]
     if None in after:
         return
-    before = [m.null_counts.get(field_id) if m is not None else None for m in inputs]
-    rows = [t.data_file.record_count for t in result.group.tasks]
-    least = sum(n for n in before if n is not None) if result.rows_deleted == 0 else 0
-    most = sum(count if n is None else n for n, count in zip(before, rows, strict=True))
+    least, most = inputs.nulls(field_id)
+    least = least if result.rows_deleted == 0 else 0
     written = sum(n for n in after if n is not None)
     if not least <= written <= most:
         raise DataUnavailable(
@@ -132,17 +129,12 @@ def _verify_bounds(
     result: RewriteResult,
     field_id: int,
     type_text: str,
-    inputs: Sequence[ColumnMetrics | None],
+    inputs: InputMetrics,
     outputs: Sequence[ColumnMetrics],
 ) -> None:
-    lows = [m.lower_bounds.get(field_id) for m in inputs if m is not None and not _only_nulls(m, field_id)]
-    highs = [m.upper_bounds.get(field_id) for m in inputs if m is not None and not _only_nulls(m, field_id)]
-    if None in inputs or None in lows or None in highs or not lows:
+    outer = inputs.bounds(field_id)
+    if outer is None:
         return
-    outer = (
-        min((b for b in lows if b is not None), key=lambda b: order_key(type_text, b)),
-        max((b for b in highs if b is not None), key=lambda b: order_key(type_text, b)),
-    )
     for metrics in outputs:
         low, high = metrics.lower_bounds.get(field_id), metrics.upper_bounds.get(field_id)
         if low is not None and high is not None and not contained(type_text, (low, high), outer):
@@ -152,9 +144,3 @@ def _verify_bounds(
                 field_id=field_id,
                 paths=[t.data_file.path for t in result.group.tasks[:5]],
             )
-
-
-def _only_nulls(metrics: ColumnMetrics, field_id: int) -> bool:
-    """A file in which a column is absent or null throughout has no bounds and constrains nothing."""
-    values, nulls = metrics.value_counts.get(field_id), metrics.null_counts.get(field_id)
-    return values is not None and values == nulls

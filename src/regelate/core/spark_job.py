@@ -7,10 +7,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
+from typing import Any
 
 from regelate.core.options import CompactionDefaults, RetentionDefaults
 from regelate.core.policy import Strategy, Verify
+from regelate.core.requests import CompactRequest, fields_of, request_of
 
 REMOTE_GRACE_SECONDS = 600.0
 """How long a run may still be looked for after its time is over: whoever runs it ends it itself, and then says so."""
@@ -18,8 +19,6 @@ MAX_RUN_NAME = 64
 """Characters of a client token of EMR Serverless."""
 ZORDER = "zorder"
 STRATEGIES = (*(s.value for s in Strategy), ZORDER)
-ONLY_HERE = ("max_files", "max_cost", "plan_id", "resume_token", "time_budget_seconds")
-"""Fields of a COMPACT that Spark knows nothing of. A request with one of them stays in this process."""
 
 
 class SparkState(StrEnum):
@@ -79,24 +78,21 @@ class SparkJobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkRequest:
-    """What the pipeline is asked: the fields of COMPACT, and the config layers beneath them.
+    """What the pipeline is asked: a COMPACT, its `where` in Spark's SQL, and the config layers beneath it.
 
-    `where` is Spark's SQL. `verify` None leaves it to the table's properties and `config_verify`, `retention_hours`
-    None to them and to `retention`: only the job sees the properties of a table that the service cannot read.
+    What the request leaves open is for the job to resolve: only it sees the properties of a table that the service
+    cannot read.
     """
 
-    fields: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    compact: CompactRequest = field(default_factory=CompactRequest)
     defaults: CompactionDefaults = field(default_factory=CompactionDefaults)
-    verify: str | None = None
     config_verify: Verify = Verify.FAST
-    expires: bool = True
-    retention_hours: float | None = None
     retention: RetentionDefaults = field(default_factory=RetentionDefaults)
 
     def as_json(self) -> str:
         layers = {"defaults": asdict(self.defaults), "retention": asdict(self.retention)}
-        own = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in layers}
-        return json.dumps({**own, "fields": dict(self.fields), **layers}, separators=(",", ":"))
+        found = {"compact": fields_of(self.compact), "config_verify": self.config_verify, **layers}
+        return json.dumps(found, separators=(",", ":"))
 
     @classmethod
     def of_json(cls, text: str) -> SparkRequest:
@@ -105,12 +101,13 @@ class SparkRequest:
         if not isinstance(found, dict) or set(found) - set(cls.__dataclass_fields__):
             raise ValueError("is no request of the service")
         try:
-            layers = {
+            layers: dict[str, Any] = {
+                "compact": request_of(CompactRequest, found.get("compact", {})),
                 "defaults": CompactionDefaults(**found.get("defaults", {})),
                 "retention": RetentionDefaults(**found.get("retention", {})),
                 "config_verify": Verify(found.get("config_verify", Verify.FAST)),
             }
-            return cls(**{**found, **layers})
+            return cls(**layers)
         except (TypeError, ValueError) as error:
             raise ValueError(f"is no request of the service: {error}") from None
 

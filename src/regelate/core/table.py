@@ -51,7 +51,6 @@ class DataFile:
     sort_order_id: int | None = None
     manifest_path: str = field(default="", compare=False, repr=False)
     """The manifest that listed it at planning: while the table still lists that manifest, the file is live."""
-    metrics: ColumnMetrics | None = field(default=None, compare=False, repr=False)
 
 
 class DeleteContent(StrEnum):
@@ -180,6 +179,8 @@ class TableSnapshot:
     size_histogram: tuple[tuple[int, int], ...] = ()
     """(upper edge in bytes, live data files below it and at or above the edge before), all live data files."""
     manifest_paths: frozenset[str] = frozenset()
+    unreadable_manifests: tuple[str, ...] = ()
+    """Delete manifests that Iceberg's Java readers fail on (trap T33)."""
     delete_references: Mapping[str, int] = field(default_factory=dict)
     delete_files: tuple[DeleteFile, ...] = ()
     snapshots: tuple[SnapshotEntry, ...] = ()

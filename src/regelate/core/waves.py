@@ -10,8 +10,15 @@ from regelate.core.plan import FileGroup
 LEAST_RESERVE_SECONDS = 2.0
 MOST_RESERVE_SECONDS = 60.0
 SHARE_IN_RESERVE = 0.1
+SECONDS_PER_GROUP = 0.05
+"""What a group takes however small it is: a view of its own, a statement, an output."""
+COMMIT_PER_PLAN = 2.0
+"""A commit reads what the plan has read, and writes beside it: so many times as long is kept for it."""
 MIN_PACE, MAX_PACE = 0.25, 10.0
 """How far what was measured may correct the estimate: a first group that was cached says little about the next."""
+SHARE_UNMEASURED, SHARE_MEASURED = 1 / MAX_PACE, 1 / 2
+"""Of the time that is left, how much one wave may be thought to take before and after a first one was measured: a wave
+is not stopped halfway, and the estimate of many tiny groups is the least sure."""
 
 
 def usable_seconds(seconds: float) -> float:
@@ -32,7 +39,14 @@ def pace(estimated_seconds: float, measured_seconds: float) -> float:
 
 def group_seconds(group: FileGroup, threads: int) -> float:
     """Return the cautious estimate for one group."""
-    return estimate_seconds(group.size_bytes, len(group.tasks), threads=threads)
+    return SECONDS_PER_GROUP + estimate_seconds(group.size_bytes, len(group.tasks), threads=threads)
+
+
+def wave_limit(wanted_seconds: float, seconds_left: float | None, *, measured: bool) -> float:
+    """Return how long the next wave of several groups may be thought to take; `seconds_left` None is no limit."""
+    if seconds_left is None:
+        return wanted_seconds
+    return min(wanted_seconds, seconds_left * (SHARE_MEASURED if measured else SHARE_UNMEASURED))
 
 
 def next_wave(

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
+from regelate.core.requests import CompactRequest, MaintainRequest, QueryRequest
 from regelate.entrypoints.definition import table_definition
 from regelate.entrypoints.job_requests import JobCancel, JobStatus, Sweep
 from regelate.entrypoints.log import Subject, log_answer, safe, speak_of, stack_of
@@ -30,7 +31,7 @@ from regelate.entrypoints.requests import (
     RewriteManifests,
     TableHealth,
     Write,
-    given,
+    asked,
 )
 from regelate.entrypoints.responses import failed, succeeded
 from regelate.entrypoints.service import Fields, Provider, Service
@@ -210,15 +211,13 @@ def _write(service: Service, request: Write, caller: Caller) -> Fields:
 
 
 def _query(service: Service, request: Query, caller: Caller) -> Fields:
-    return service.query(_address(service, request, caller), given(request, *QUERY_FIELDS))
+    return service.query(_address(service, request, caller), asked(request, QueryRequest))
 
 
 def _compact(service: Service, request: Compact, caller: Caller) -> Fields:
     return service.compact(
         _address(service, request, caller),
-        given(request, *COMPACT_FIELDS),
-        request_id=request.request_id or caller.request_id,
-        idempotency_key=request.idempotency_key,
+        asked(request, CompactRequest),
         seconds_left=caller.seconds_left,
     )
 
@@ -293,12 +292,7 @@ def _rewrite_manifests(service: Service, request: RewriteManifests, caller: Call
 
 
 def _maintain(service: Service, request: Maintain, caller: Caller) -> Fields:
-    return service.maintain(
-        _address(service, request, caller),
-        given(request, *MAINTAIN_FIELDS),
-        steps=request.steps,
-        dry_run=request.dry_run,
-    )
+    return service.maintain(_address(service, request, caller), asked(request, MaintainRequest))
 
 
 _ACTIONS: Mapping[type[AnyRequest], Callable[[Service, Any, Caller], Fields]] = {
@@ -320,7 +314,3 @@ _ACTIONS: Mapping[type[AnyRequest], Callable[[Service, Any, Caller], Fields]] = 
     JobStatus: _job_status,
     JobCancel: _job_cancel,
 }
-_ADDRESSING = (*TableRequest.model_fields, "operation")
-QUERY_FIELDS = tuple(name for name in Query.model_fields if name not in _ADDRESSING)
-COMPACT_FIELDS = tuple(name for name in Compact.model_fields if name not in (*_ADDRESSING, "idempotency_key"))
-MAINTAIN_FIELDS = ("force", "retention_hours", "min_snapshots_to_keep", "grace_hours", "older_than_hours")

@@ -7,10 +7,12 @@ against the table's own schema.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from regelate.core.requests import Requested
 from regelate.entrypoints.fields import (
     Filter,
     IcebergOptions,
@@ -318,10 +320,11 @@ def parse_request(payload: Mapping[str, object]) -> AnyRequest:
     return validated(OPERATIONS[operation], payload)
 
 
-def given(request: BaseModel, *names: str) -> dict[str, Any]:
-    """Return the named fields as plain JSON values, without those that are unset; a null inside a value stays."""
-    found = ((name, getattr(request, name)) for name in names)
-    return {name: _plain(value) for name, value in found if value is not None}
+def asked(model: Compact | Maintain | Query, kind: type[Requested]) -> Requested:
+    """Return what a model asks as the value that the service takes; its nested values are plain JSON."""
+    found = ((f.name, getattr(model, f.name)) for f in fields(kind))
+    given: dict[str, Any] = {name: _plain(value) for name, value in found if value is not None}
+    return kind(**given)
 
 
 def _plain(value: object) -> object:

@@ -179,6 +179,7 @@ class TableHealthAnswer(Answer):
     delete_files: int
     partitions: int
     manifest_count: int
+    unreadable_manifests: list[str]
     size_histogram: list[dict[str, Any]]
     worst_partitions: list[dict[str, Any]]
     recommendation: str

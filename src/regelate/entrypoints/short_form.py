@@ -15,7 +15,7 @@ from regelate.core.option_values import refused
 from regelate.core.options import ICEBERG_OPTIONS, parse_size
 from regelate.entrypoints.fields import Identifier, unknown_option
 from regelate.entrypoints.request_base import Request
-from regelate.entrypoints.requests import Compact, given
+from regelate.entrypoints.requests import Compact
 from regelate.entrypoints.validation import validated
 
 DEFAULT_NAMESPACE = "default"
@@ -73,7 +73,7 @@ def parse_short_form(payload: Mapping[str, object], tenant_of: Callable[[ShortCo
         if size in short.options:
             options[name] = str(parse_size(short.options[size], option=f"options.{size}"))
     wanted: dict[str, Any] = {
-        **given(short, "request_id", "catalog", "idempotency_key"),
+        **short.model_dump(include={"request_id", "catalog", "idempotency_key"}, exclude_none=True),
         "operation": "COMPACT",
         "tenant_id": tenant_of(short),
         "namespace": namespace,

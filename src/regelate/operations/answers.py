@@ -13,12 +13,14 @@ from regelate.core.stats import iso_time
 from regelate.core.table import DataFile, SnapshotRef
 from regelate.errors import RegelateError
 from regelate.operations.compaction import CompactOutcome, Status
-from regelate.operations.expire import Expired, Reclaimed, Undone
+from regelate.operations.expire import Expired, Undone
+from regelate.operations.reclaim import Reclaimed
 from regelate.operations.sweep import Swept, SweptTable
 from regelate.operations.write import WriteResult
 from regelate.ports import TableDescription
 
 SHOWN_CHARACTERS = 300
+SHOWN_MANIFESTS = 10
 
 Fields = dict[str, object]
 
@@ -93,6 +95,7 @@ def assessed(health: TableHealth, explained: Sequence[Mapping[str, object]] | No
         "delete_files": health.delete_files,
         "partitions": health.partitions,
         "manifest_count": health.manifest_count,
+        "unreadable_manifests": list(health.unreadable_manifests[:SHOWN_MANIFESTS]),
         "size_histogram": [
             {"from_bytes": low, "to_bytes": None if high >= 2**62 else high, "files": count}
             for low, (high, count) in zip(edges, health.size_histogram, strict=False)

@@ -8,21 +8,24 @@ from dataclasses import dataclass, field, replace
 
 from regelate.core.conflict import DroppedGroup, Verdict, judge
 from regelate.core.deletes import dangling_after
+from regelate.core.head import Head
 from regelate.core.measures import Compacted
 from regelate.core.plan import CompactionPlan, FileGroup, PlanReason
 from regelate.core.policy import Verify
 from regelate.core.rewrite import RewriteResult, verify_content, verify_rewrite
+from regelate.core.routing import Job, Refused, nothing_fits, placed, route
 from regelate.core.stats import PhaseSeconds, summarise
 from regelate.core.table import PLAN_ID, RUN_ID, TableSnapshot
-from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotAllowed, RegelateError
+from regelate.errors import InvariantViolated, NotAllowed, RegelateError, keeps_files
 from regelate.operations.attempt import Attempted, attempt
 from regelate.operations.compaction import CompactCommand, CompactionTools, CompactOutcome, Status
 from regelate.operations.expire import Expired, expire_after_commit
+from regelate.operations.gone import all_changed, dropped_text, taken_away
 from regelate.operations.pacing import Paced, Stop, rewrite_paced
-from regelate.operations.planning import check_placement, delegated, nothing_fits, plan_table, stopped_before_commit
+from regelate.operations.planning import left_to, plan_table, stopped_before_commit
 from regelate.operations.rewriting import as_error
 from regelate.operations.timing import Stopwatch
-from regelate.ports import Head, SnapshotChange, TableTotals
+from regelate.ports import SnapshotChange, TableTotals
 
 __all__ = ["CompactCommand", "CompactOutcome", "CompactionTools", "Status", "compact"]
 
@@ -40,6 +43,8 @@ class _Run:
     plan: CompactionPlan
     watch: Stopwatch
     failed: list[tuple[FileGroup, RegelateError]] = field(default_factory=list)
+    gone: tuple[DroppedGroup, ...] = ()
+    """Whose files were no longer in the table when they could not be read; `dropped` has them too, after the commit."""
     dropped: tuple[DroppedGroup, ...] = ()
     warnings: list[str] = field(default_factory=list)
     stopped: Stop | None = None
@@ -74,15 +79,12 @@ def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progre
         return CompactOutcome(status=Status.PLANNED, reason=plan.reason.value, compacted=False, plan=plan)
     if not plan.groups:
         return CompactOutcome(status=Status.NOTHING_TO_DO, reason=plan.reason.value, compacted=False, plan=plan)
-    placement = check_placement(
-        plan,
-        tools.placement,
-        command.max_cost_dollars,
-        refuses=not command.pacing.in_parts and command.delegate_to is None and not command.spark,
-    )
-    elsewhere = delegated(plan, placement, command, tools.placement)
-    if elsewhere is not None:
-        return elsewhere
+    asked = placed(plan, command.policy, tools.placement, command.capabilities, in_parts=command.pacing.in_parts)
+    found = route(command.request, command.capabilities, asked)
+    if isinstance(found, Refused):
+        raise found.error
+    if isinstance(found, Job):
+        return left_to(found, plan)
     run = _Run(snapshot=snapshot, plan=plan, watch=watch)
     with tools.telemetry.span("execute", groups=len(plan.groups), files=plan.files):
         results = _rewritten(tools, command, run, progress)
@@ -102,11 +104,13 @@ def _rewritten(
     Groups that were not begun in time become deferred ones of the plan.
     """
     paced, every, deferred = Paced(), run.plan.groups, run.plan.deferred
+    with run.watch.phase("plan"):  # before the rewrite: later these manifests may have been expired
+        inputs = tools.reader.input_metrics(run.snapshot, every)
+    strict, planned_seconds = command.verify is Verify.STRICT, run.watch.seconds.get("plan", 0.0)
+    pacing = command.pacing.after_plan(planned_seconds, tools.clock.monotonic(), read_again=strict)
     try:
         with run.watch.phase("rewrite"):
-            rewrite_paced(
-                paced, tools.engine, every, command.policy, tools.placement, tools.clock, command.pacing, progress
-            )
+            rewrite_paced(paced, tools.engine, every, command.policy, tools.placement, tools.clock, pacing, progress)
     except BaseException:  # also an interrupt: nothing of this run can have been committed
         tools.outputs.discard([f.path for r in paced.results for f in r.added])
         raise
@@ -123,7 +127,9 @@ def _rewritten(
     with run.watch.phase("verify"):
         for result in results:
             try:
-                verify_rewrite(result, run.snapshot.column_types)
+                whole = result.group.index in inputs  # half of a group that ran out of memory has its own number
+                known = inputs if whole else tools.reader.input_metrics(run.snapshot, [result.group])
+                verify_rewrite(result, known[result.group.index])
                 if command.verify is Verify.STRICT:
                     verify_content(result, *tools.engine.fingerprints(result))
             except Exception as error:  # noqa: BLE001  what cannot be verified is not committed
@@ -131,8 +137,13 @@ def _rewritten(
                 run.failed.append((result.group, as_error(error)))
             else:
                 verified.append(result)
-    if not verified:
-        raise run.failed[0][1]
+    try:
+        run.gone, run.failed = taken_away(tools.committer, run.snapshot, run.failed)
+        if not verified:
+            raise run.failed[0][1] if run.failed else all_changed(run.gone)
+    except Exception:
+        tools.outputs.discard([f.path for r in verified for f in r.added])
+        raise
     return verified
 
 
@@ -155,20 +166,15 @@ def _committed(
     try:
         patience = command.pacing.patience_seconds(PATIENCE_SECONDS, tools.clock.monotonic())
         done = attempt(tools.committer, tools.clock, decide, run_id=command.run_id, patience_seconds=patience)
-    except CommitStateUnknown:
+    except Exception as error:
+        if not keeps_files(error):
+            tools.outputs.discard(every_output)
         raise
-    except Exception:
-        tools.outputs.discard(every_output)
-        raise
-    run.dropped = dropped.get(done.snapshot_id or 0, run.dropped)
+    run.dropped = (*run.gone, *dropped.get(done.snapshot_id or 0, run.dropped))
     landed = {f.path for f in done.landed.added} if isinstance(done.landed, SnapshotChange) else set()
-    tools.outputs.discard([path for path in every_output if path not in landed])
+    tools.outputs.discard([path for path in every_output if path not in landed | done.uncertain])
     if done.landed is None and not done.found_earlier:
-        raise Conflict(
-            "COMMIT_CONFLICT",
-            f"other writers changed all {len(groups)} groups meanwhile; plan again",
-            dropped=[_dropped_text(d) for d in run.dropped[:10]],
-        )
+        raise all_changed(run.dropped)
     return done
 
 
@@ -211,7 +217,7 @@ def _outcome(
     landed = [r for r in results if all(t.data_file.path in change.removed for t in r.group.tasks)]
     totals = _totals(tools, run, landed)
     expired = _expired(tools, command, run)
-    run.warnings += [_dropped_text(d) for d in run.dropped]
+    run.warnings += [dropped_text(d) for d in run.dropped]
     run.warnings += [f"group {group.index} was left out: {error}" for group, error in run.failed]
     stats = summarise(
         run.snapshot,
@@ -278,14 +284,18 @@ def _expired(tools: CompactionTools, command: CompactCommand, run: _Run) -> Expi
         return Expired()
     with tools.telemetry.span("expire"), run.watch.phase("expire"):
         try:
-            return expire_after_commit(tools.committer, tools.reclaimer, tools.clock, command.retention)
+            done = expire_after_commit(
+                tools.committer,
+                tools.reclaimer,
+                tools.clock,
+                command.retention,
+                table_uuid=run.snapshot.uuid,
+                until=command.pacing.expire_until(run.watch.seconds.get("commit", 0.0)),
+            )
+            run.warnings += done.warnings
+            return done
         except NotAllowed as error:
             run.warnings.append(f"snapshots were not expired: {error.message}")
         except Exception as error:  # noqa: BLE001  the compaction has landed
             run.warnings.append(f"snapshots were not expired, or their files not all deleted: {as_error(error)}")
     return Expired()
-
-
-def _dropped_text(dropped: DroppedGroup) -> str:
-    where = dropped.group.partition.path or "unpartitioned"
-    return f"group {dropped.group.index} ({where}) was dropped: {dropped.code.value} ({dropped.path})"

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
+from regelate.core.head import Head
 from regelate.core.job import NOTHING_DONE, JobTotals, run_of_part
+from regelate.core.requests import CompactRequest
 from regelate.core.resume import ResumeToken
 from regelate.core.table import SnapshotEntry
 from regelate.operations.compaction import CompactOutcome, Status
 from regelate.operations.pacing import Stop
-from regelate.ports import Head
-
-ONCE = ("plan_id", "max_cost", "dry_run")
-"""Fields that are judged at the beginning: the next part is another plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPart:
-    """Which part of a COMPACT a run is. `options`: the fields of the request that began it, or of its token."""
+    """Which part of a COMPACT a run is. `request`: the one that began it, or what its token carries on."""
 
     base_run_id: str
     part: int
-    options: Mapping[str, object]
+    request: CompactRequest
     token: ResumeToken | None = None
     in_job: bool = False
 
@@ -70,13 +67,9 @@ def _next(part: RunPart, table_uuid: str, snapshot_id: int | None, sequence_numb
         run_id=part.base_run_id,
         part=2,
         now_ms=now_ms,
-        options=_carried(part.options),
+        request=part.request.rest,
     )
     return replace(start, part=part.part + 1).encoded()
-
-
-def _carried(options: Mapping[str, object]) -> Mapping[str, object]:
-    return MappingProxyType({name: value for name, value in options.items() if name not in ONCE})
 
 
 def _of_stats(outcome: CompactOutcome) -> JobTotals:

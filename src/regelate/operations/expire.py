@@ -3,27 +3,24 @@ delete it when the grace of the list is over. Until then the expiry can be undon
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Set
+from dataclasses import dataclass, replace
 
+from regelate.core.head import Head
 from regelate.core.policy import RetentionPolicy
-from regelate.core.quarantine import Quarantine, Restoration, plan_deletion
-from regelate.core.reachability import StoredFile
+from regelate.core.quarantine import Quarantine, Restoration
 from regelate.core.retention import plan_expiry
 from regelate.core.table import MAIN_BRANCH, RUN_ID
-from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotFound, RegelateError
+from regelate.errors import Conflict, InvariantViolated, NotFound, RegelateError, keeps_files
+from regelate.operations.allowance import Allowance, UsedUp
 from regelate.operations.attempt import attempt
-from regelate.ports import Clock, Committer, ExpiryChange, Head, Reclaimer, SnapshotChange
+from regelate.operations.reclaim import Reclaimed, delete_due, finish_expiry
+from regelate.ports import Clock, Committer, ExpiryChange, Reclaimer, SnapshotChange
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reclaimed:
-    """What a second phase deleted for good. `waiting`: lists whose grace is not over."""
-
-    files_deleted: int = 0
-    bytes_freed: int = 0
-    lists: int = 0
-    waiting: int = 0
+REQUESTS_TO_LIST, REQUESTS_TO_DELETE = 1000, 64
+"""What an expiry in passing may ask for: the lists and manifests of what it takes, and those of all that is kept."""
+CLOCKS_DIFFER_MS = 60 * 60 * 1000
+LATER = "the next EXPIRE_SNAPSHOTS, MAINTAIN or SWEEP"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +42,8 @@ class Expired:
     undo_until_ms: int | None = None
     deletable_ms: int | None = None
     dry_run: bool = False
+    warnings: tuple[str, ...] = ()
+    """What was left for another run, and which one takes it up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +72,58 @@ def expire_snapshots(
     return _expired(committer, reclaimer, clock, policy, head.uuid)
 
 
-def expire_after_commit(committer: Committer, reclaimer: Reclaimer, clock: Clock, policy: RetentionPolicy) -> Expired:
-    """Do the same without a walk through the catalog's tables, which only a physical deletion needs.
+def expire_after_commit(
+    committer: Committer,
+    reclaimer: Reclaimer,
+    clock: Clock,
+    policy: RetentionPolicy,
+    *,
+    table_uuid: str,
+    until: float | None = None,
+) -> Expired:
+    """Do the same in passing: until a time of the monotonic clock, and in few requests however long the history is.
 
-    Errors: as `expire_snapshots`.
+    What does not fit is said in `warnings`. A list of files that was not completed is worked out by the second phase; a
+    second phase that takes many requests is left to EXPIRE_SNAPSHOTS, MAINTAIN and SWEEP. Call it after the head was
+    loaded. Errors: as `expire_snapshots`.
     """
-    head = committer.head()
     reclaimer.check_allowed()
-    return _expired(committer, reclaimer, clock, policy, head.uuid)
+    listing = Allowance(clock, until=until, requests=REQUESTS_TO_LIST)
+    deleting = reclaimer.within(Allowance(clock, until=until, requests=REQUESTS_TO_DELETE).spend)
+    undo_id, freed, warnings = str(committer.new_snapshot_id()), Reclaimed(), list[str]()
+    change, listed = None, None
+    try:
+        listing.spend(0)
+        own = reclaimer.within(listing.spend)
+        change = _committed(committer, own, clock, policy, undo_id, table_uuid, look=lambda: listing.spend(0))
+    except UsedUp as error:
+        return Expired(warnings=(f"snapshots were not expired: {error.message}",))
+    if change is not None:
+        try:
+            listed = own.list_files(undo_id)
+        except UsedUp as error:
+            warnings.append(f"which files the expired snapshots leave is found out by {LATER}: {error.message}")
+    try:
+        freed = _finish_in_passing(deleting, clock, policy)
+    except UsedUp as error:
+        warnings.append(f"what earlier expiries left is deleted by {LATER}: {error.message}")
+    except RegelateError as error:
+        if change is None:
+            raise
+        warnings.append(f"what earlier expiries left was not deleted: {error.message}")
+    if change is None:
+        return Expired(files_deleted=freed.files_deleted, bytes_freed=freed.bytes_freed, warnings=tuple(warnings))
+    if not policy.grace_ms:
+        return replace(_removed(change, freed=freed), warnings=tuple(warnings))
+    return replace(_removed(change, freed=freed, listed=listed), undo_id=undo_id, warnings=tuple(warnings))
+
+
+def _finish_in_passing(reclaimer: Reclaimer, clock: Clock, policy: RetentionPolicy) -> Reclaimed:
+    """The second phase, where the oldest list says that it may be time; a younger one with a shorter grace waits."""
+    waiting, oldest = reclaimer.oldest()
+    if policy.grace_ms and oldest is not None and oldest.deletable_ms > clock.now_ms() + CLOCKS_DIFFER_MS:
+        return Reclaimed(waiting=waiting)
+    return finish_expiry(reclaimer) if waiting else Reclaimed()
 
 
 def _expired(
@@ -95,7 +138,7 @@ def _expired(
     if policy.grace_ms:
         return _removed(change, freed=freed, listed=listed)
     others = [q for q in reclaimer.quarantines() if q.undo_id != undo_id]
-    (now,) = _delete_due(reclaimer, [listed], others, reclaimer.now_ms() if others else 0)
+    (now,) = delete_due(reclaimer, [listed], others, reclaimer.now_ms() if others else 0)
     total = Reclaimed(
         files_deleted=freed.files_deleted + now.files_deleted, bytes_freed=freed.bytes_freed + now.bytes_freed
     )
@@ -103,13 +146,23 @@ def _expired(
 
 
 def _committed(
-    committer: Committer, reclaimer: Reclaimer, clock: Clock, policy: RetentionPolicy, undo_id: str, table_uuid: str
+    committer: Committer,
+    reclaimer: Reclaimer,
+    clock: Clock,
+    policy: RetentionPolicy,
+    undo_id: str,
+    table_uuid: str,
+    look: Callable[[], None] = lambda: None,
 ) -> ExpiryChange | None:
-    """Commit one expiry under a list that was recorded before; where nothing of it landed there is no list left."""
+    """Commit one expiry under a list that was recorded before; where nothing of it landed there is no list left.
+
+    `look` may end it before any attempt.
+    """
     now_ms = clock.now_ms()
     recorded: set[int] = set()
 
     def decide(head: Head) -> ExpiryChange | None:
+        look()
         change = _change(head, policy, now_ms)
         if change is not None:
             if not recorded and not policy.grace_ms:
@@ -120,10 +173,8 @@ def _committed(
 
     try:
         done = attempt(committer, clock, decide, table_uuid=table_uuid)
-    except CommitStateUnknown:
-        raise
-    except Exception:
-        if recorded:
+    except Exception as error:
+        if recorded and not keeps_files(error):
             _drop_unless_landed(committer, reclaimer, undo_id, recorded)
         raise
     change = done.landed if isinstance(done.landed, ExpiryChange) else None
@@ -131,7 +182,8 @@ def _committed(
         if recorded:
             _drop_unless_landed(committer, reclaimer, undo_id, recorded)
         return None
-    _check_refs(change, committer.head(), committer.lost_refs(change))
+    head = committer.head()
+    _check_refs(change, head, committer.lost_refs(change, done.head_before.metadata_location), undo_id)
     return change
 
 
@@ -149,61 +201,6 @@ def _drop_unless_landed(committer: Committer, reclaimer: Reclaimer, undo_id: str
         reclaimer.drop(undo_id)
 
 
-def finish_expiry(reclaimer: Reclaimer) -> Reclaimed:
-    """The second phase: delete what lies in quarantine lists whose grace is over, then the lists.
-
-    Deleted is only what the latest metadata still does not reach and no undo can still need; a list of which something
-    is needed stays until that is over. Call it after the table's head was loaded. Errors: NotAllowed GC_DISABLED when
-    the table forbids deletion by now, or shares its files: the lists stay then.
-    """
-    lists = reclaimer.quarantines()
-    if not lists:
-        return Reclaimed()
-    reclaimer.check_allowed()
-    now_ms = reclaimer.now_ms()
-    due = [q for q in lists if q.is_due(now_ms)]
-    if not due:
-        return Reclaimed(waiting=len(lists))
-    reclaimer.check_unshared()
-    done = _delete_due(reclaimer, due, lists, now_ms)
-    finished = sum(d.lists for d in done)
-    return Reclaimed(
-        files_deleted=sum(d.files_deleted for d in done),
-        bytes_freed=sum(d.bytes_freed for d in done),
-        lists=finished,
-        waiting=len(lists) - finished,
-    )
-
-
-def _delete_due(
-    reclaimer: Reclaimer, due: Sequence[Quarantine], lists: Sequence[Quarantine], now_ms: int
-) -> list[Reclaimed]:
-    """Delete the files of the due lists that nothing reaches and no undo can still need; `now_ms` is the store's time.
-
-    The other lists are looked at before the table is and once more afterwards: an undo brings its snapshots back and
-    then drops its list, an expiry writes its list and then takes the snapshots.
-    """
-    done = {q.undo_id for q in due}
-    needed = _needed(reclaimer, [q for q in lists if q.undo_id not in done], now_ms)
-    left = [reclaimer.unreachable(listed) for listed in due]
-    needed |= _needed(reclaimer, [q for q in reclaimer.quarantines() if q.undo_id not in done], now_ms)
-    return [_delete(reclaimer, listed, files, needed) for listed, files in zip(due, left, strict=True)]
-
-
-def _needed(reclaimer: Reclaimer, lists: Sequence[Quarantine], now_ms: int) -> frozenset[str]:
-    undoable = [q for q in lists if not q.is_due(now_ms)]
-    return reclaimer.needed(undoable) if undoable else frozenset()
-
-
-def _delete(reclaimer: Reclaimer, listed: Quarantine, left: Sequence[StoredFile], needed: Collection[str]) -> Reclaimed:
-    planned = plan_deletion(left, needed)
-    deleted = reclaimer.delete(planned)
-    finished = len(planned) == len(left)
-    if finished:
-        reclaimer.drop(listed.undo_id)
-    return Reclaimed(files_deleted=len(deleted), bytes_freed=sum(f.size_bytes for f in deleted), lists=int(finished))
-
-
 def undo_expiry(committer: Committer, reclaimer: Reclaimer, clock: Clock, undo_id: str) -> Undone:
     """Bring back the snapshots, refs and statistics files of one expiry, in one `replace` snapshot that changes no row.
 
@@ -213,7 +210,7 @@ def undo_expiry(committer: Committer, reclaimer: Reclaimer, clock: Clock, undo_i
     run_id = f"undo:{undo_id}"
     head = committer.head()
     reclaimer.check_allowed()
-    earlier = head.run(run_id)
+    earlier = head.any_run(run_id)
     if earlier is not None:
         reclaimer.drop(undo_id)
         return Undone(snapshot_id=earlier.snapshot_id)
@@ -273,14 +270,21 @@ def _change(head: Head, policy: RetentionPolicy, now_ms: int) -> ExpiryChange | 
     return ExpiryChange(snapshot_ids=plan.snapshot_ids, ref_names=plan.ref_names, expected_refs=head.refs)
 
 
-def _check_refs(change: ExpiryChange, head: Head, taken: tuple[str, ...]) -> None:
-    if taken:
+def _check_refs(change: ExpiryChange, head: Head, taken: tuple[str, ...] | None, undo_id: str) -> None:
+    if taken is None or taken:
+        told = (
+            "the answer to this expiry was lost, and so is the metadata before it: whether a tag or branch made "
+            "meanwhile went with its snapshots nobody can say"
+            if taken is None
+            else f"refs {', '.join(taken)} were made while their snapshots expired, and went with them"
+        )
         raise Conflict(
             "REFS_CHANGED",
-            f"refs {', '.join(taken)} were made while their snapshots expired, and went with them; no file was "
-            "deleted: register the metadata before this commit to get them back",
+            f"{told}; no file was deleted: undo the expiry within its grace and make the refs again, or register the "
+            "metadata before this commit",
             retryable=False,
-            refs=list(taken),
+            refs=list(taken or ()),
+            undo_id=undo_id,
         )
     live = {s.snapshot_id for s in head.snapshots}
     broken = [r.name for r in head.refs if r.snapshot_id not in live]

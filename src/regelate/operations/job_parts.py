@@ -6,6 +6,7 @@ what it asks for is done already, or is done now, and each part lands in the tab
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -69,12 +70,13 @@ def run_part(
     *,
     stopping: Callable[[], bool] = lambda: False,
     at_once: bool = False,
+    longest_seconds: float = math.inf,
 ) -> Later | None:
     """Run one part of a job, if it is still to be run; return when the message must come again, or None.
 
     A part that runs elsewhere needs no message: its record says when to look. `at_once`: something has happened to it,
-    so look now. Whatever an error says is stored with the job. Anything else that `work` raises is a bug: the job
-    fails, and the exception goes on to the log.
+    so look now. `longest_seconds`: work that takes longer hangs, and its lease runs out. Whatever an error says is
+    stored with the job. Anything else that `work` raises is a bug: the job fails, and the exception goes on to the log.
     """
     record = tools.store.get(job_id)
     if record is None or record.state.is_final:
@@ -89,7 +91,7 @@ def run_part(
     lease = tools.store.acquire(record.lock, f"{job_id}-{uuid.uuid4().hex}", tools.lease_seconds)
     if lease is None:
         return Later(seconds=tools.lease_seconds)
-    with kept(tools.store, lease, tools.lease_seconds) as held:
+    with kept(tools.store, lease, tools.lease_seconds, longest_seconds=longest_seconds) as held:
         return _Part(tools, job_id, held, stopping).run(work)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from regelate.errors import Conflict, RegelateError
+from regelate.errors import Conflict
 from regelate.ports_jobs import JobStore, Lease
 
+log = logging.getLogger(__name__)
 RENEWALS_PER_LEASE = 3
 
 
@@ -23,24 +27,41 @@ class Held:
     def check(self) -> None:
         """Refuse to go on without it. Errors: Conflict LEASE_LOST."""
         if self.lost.is_set():
-            raise Conflict("LEASE_LOST", f"another worker has taken over {self.lease.lock}; nothing more was committed")
+            raise Conflict(
+                "LEASE_LOST", f"another worker has {self.lease.lock}, or may take it; nothing more was committed"
+            )
 
 
 @contextmanager
-def kept(store: JobStore, lease: Lease, seconds: float) -> Iterator[Held]:
+def kept(
+    store: JobStore,
+    lease: Lease,
+    seconds: float,
+    *,
+    longest_seconds: float = math.inf,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Iterator[Held]:
     """Renew a lease of so many seconds until the work is done, then give it back.
 
     A store that does not answer is no loss: the lease may well still be ours, and a commit is judged by the table
-    itself. Only another holder is.
+    itself. Only another holder is. Work that takes longer than `longest_seconds` hangs: its lease runs out, because
+    this thread would keep the table for it until the process ends.
     """
     held, ended = Held(lease), threading.Event()
+    renewed_until = monotonic() + longest_seconds
 
     def renew() -> None:
         while not ended.wait(seconds / RENEWALS_PER_LEASE):
-            with suppress(RegelateError):
+            if monotonic() >= renewed_until:
+                log.warning("%s is not renewed any more: its work takes longer than it may", lease.lock)
+                break
+            try:
                 if not store.renew(lease, seconds):
-                    held.lost.set()
-                    return
+                    break
+            except Exception as error:  # noqa: BLE001  a thread that dies of it would give the table away in silence
+                log.warning("the lease of %s could not be renewed: %s: %s", lease.lock, type(error).__name__, error)
+        if not ended.is_set():
+            held.lost.set()
 
     thread = threading.Thread(target=renew, name=f"lease-{lease.lock}", daemon=True)
     thread.start()
@@ -49,5 +70,7 @@ def kept(store: JobStore, lease: Lease, seconds: float) -> Iterator[Held]:
     finally:
         ended.set()
         thread.join()
-        with suppress(RegelateError):  # it runs out by itself
+        try:
             store.release(lease)
+        except Exception as error:  # noqa: BLE001  it runs out by itself, and must not hide how the work ended
+            log.warning("the lease of %s could not be given back: %s: %s", lease.lock, type(error).__name__, error)

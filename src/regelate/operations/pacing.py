@@ -10,12 +10,13 @@ from typing import Protocol
 from regelate.core.plan import FileGroup
 from regelate.core.policy import CompactionPolicy, PlacementPolicy
 from regelate.core.rewrite import RewriteResult
-from regelate.core.waves import group_seconds, next_wave, pace, usable_seconds
+from regelate.core.waves import COMMIT_PER_PLAN, group_seconds, next_wave, pace, usable_seconds, wave_limit
 from regelate.errors import RegelateError
 from regelate.operations.rewriting import Progress, rewrite_groups
 from regelate.ports import Clock, RewriteEngine
 
 WAVE_SECONDS = 5.0
+LEAST_TO_EXPIRE_SECONDS = 1.0
 
 
 class Stop(StrEnum):
@@ -63,9 +64,26 @@ class Pacing:
         """Return the same with so many seconds from now on; a part of them is kept for verifying and committing."""
         return replace(self, until=now + usable_seconds(seconds), ends_at=now + seconds)
 
+    def after_plan(self, plan_seconds: float, now: float, *, read_again: bool = False) -> Pacing:
+        """Return the same with time kept for the commit by how long the plan took, as both read the same metadata.
+
+        `read_again`: what is rewritten will be read once more to verify it, which takes about as long.
+        """
+        if self.until is None or self.ends_at is None:
+            return self
+        until = min(self.until, self.ends_at - plan_seconds * COMMIT_PER_PLAN)
+        return replace(self, until=now + (until - now) / 2 if read_again else until)
+
     def patience_seconds(self, wanted: float, now: float) -> float:
         """Return how long a commit may go on losing races: as long as wanted, but not to the end of the process."""
         return wanted if self.ends_at is None else max(min(wanted, (self.ends_at - now) / 2), 0.0)
+
+    def expire_until(self, commit_seconds: float) -> float | None:
+        """Return when to look up for the last time while expiring.
+
+        What is under way then is a commit at most, with a list before it and a look after it: twice a commit's time.
+        """
+        return None if self.ends_at is None else self.ends_at - max(2 * commit_seconds, LEAST_TO_EXPIRE_SECONDS)
 
     @property
     def looks_up(self) -> bool:
@@ -117,11 +135,12 @@ def rewrite_paced(
             paced.stopped = asked
             return
         now = clock.monotonic()
+        seconds_left = None if pacing.until is None else pacing.until - now
         wave = next_wave(
             waiting,
             threads=placement.threads,
-            wave_seconds=pacing.wave_seconds,
-            seconds_left=None if pacing.until is None else pacing.until - now,
+            wave_seconds=wave_limit(pacing.wave_seconds, seconds_left, measured=estimated > 0),
+            seconds_left=seconds_left,
             bytes_left=bytes_left,
             pace=pace(estimated, now - started),
         )

@@ -19,6 +19,7 @@ from regelate.core.predicate import (
     literal,
     parse_filter,
 )
+from regelate.core.requests import QueryRequest
 from regelate.core.results import StoredResult
 from regelate.core.schema import Column
 from regelate.core.table import FileScanTask
@@ -99,23 +100,6 @@ class QueryLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryCommand:
-    """The request's fields as plain JSON values; `sql` excludes the structured ones, `as_of` excludes `snapshot_id`."""
-
-    table_name: str
-    columns: Sequence[str] | None = None
-    filter: object = None
-    aggregates: Sequence[Mapping[str, Any]] = ()
-    group_by: Sequence[str] = ()
-    order_by: Sequence[Mapping[str, Any]] = ()
-    limit: int | None = None
-    offset: int = 0
-    sql: str | None = None
-    snapshot_id: int | None = None
-    as_of: str | int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueryTools:
     scan: Callable[[int | None, int | None], TableScan]
     """Opens the table at a snapshot id, at a time in milliseconds, or (both None) at its head."""
@@ -155,20 +139,20 @@ class QueryAnswer:
         }
 
 
-def query(tools: QueryTools, command: QueryCommand) -> QueryAnswer:
-    """Answer one query from one snapshot.
+def query(tools: QueryTools, request: QueryRequest, *, table_name: str) -> QueryAnswer:
+    """Answer one query from one snapshot. `table_name`: what SQL may call the table, beside `t`.
 
     Errors: InvalidRequest INVALID_FIELD, QUERY_ERROR, QUERY_NOT_ALLOWED, RESULT_TOO_LARGE; NotFound SNAPSHOT_NOT_FOUND;
     Unavailable QUERY_TIMEOUT; Unsupported; DataUnavailable; ResourceExhausted; what the result store raises.
     """
     started = tools.clock.monotonic()
     limits = tools.limits
-    scan = tools.scan(command.snapshot_id, as_of_ms(command))
-    if command.sql is not None:
+    scan = tools.scan(request.snapshot_id, as_of_ms(request))
+    if request.sql is not None:
         groups = scan.files(Every())
         result = tools.engine.sql(
-            command.sql,
-            command.table_name,
+            request.sql,
+            table_name,
             groups,
             scan.views,
             max_rows=limits.max_rows,
@@ -176,7 +160,7 @@ def query(tools: QueryTools, command: QueryCommand) -> QueryAnswer:
             seconds=_seconds_left(tools, started),
         )
     else:
-        structured = structured_query(command, scan.columns, limits)
+        structured = structured_query(request, scan.columns, limits)
         groups = scan.files(structured.predicate)
         left = _seconds_left(tools, started)
         result = tools.engine.select(structured, groups, scan.views, max_bytes=limits.max_bytes, seconds=left)
@@ -203,12 +187,12 @@ def _seconds_left(tools: QueryTools, started: float) -> float:
     return left
 
 
-def as_of_ms(command: QueryCommand) -> int | None:
+def as_of_ms(request: QueryRequest) -> int | None:
     """Return the time to travel to in milliseconds. Errors: InvalidRequest INVALID_FIELD."""
-    as_of = command.as_of
+    as_of = request.as_of
     if as_of is None:
         return None
-    if command.snapshot_id is not None:
+    if request.snapshot_id is not None:
         raise invalid("as_of", "cannot be combined with snapshot_id")
     if isinstance(as_of, int) and not isinstance(as_of, bool):
         return as_of
@@ -221,16 +205,16 @@ def as_of_ms(command: QueryCommand) -> int | None:
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 
 
-def structured_query(command: QueryCommand, columns: Sequence[Column], limits: QueryLimits) -> StructuredQuery:
+def structured_query(request: QueryRequest, columns: Sequence[Column], limits: QueryLimits) -> StructuredQuery:
     """Resolve the structured fields against the columns. Errors: InvalidRequest INVALID_FIELD, QUERY_ERROR."""
-    limit = min(DEFAULT_LIMIT, limits.max_rows) if command.limit is None else command.limit
+    limit = min(DEFAULT_LIMIT, limits.max_rows) if request.limit is None else request.limit
     if not 0 <= limit <= limits.max_rows:
         raise invalid("limit", f"must be 0 to {limits.max_rows}")
-    if command.offset < 0:
+    if request.offset < 0:
         raise invalid("offset", "must not be negative")
-    group_by = tuple(find_column(columns, name) for name in command.group_by)
-    aggregates = tuple(_aggregate(a, columns, f"aggregates[{i}]") for i, a in enumerate(command.aggregates))
-    outputs = _outputs(command, columns, group_by, bool(aggregates))
+    group_by = tuple(find_column(columns, name) for name in request.group_by)
+    aggregates = tuple(_aggregate(a, columns, f"aggregates[{i}]") for i, a in enumerate(request.aggregates))
+    outputs = _outputs(request, columns, group_by, bool(aggregates))
     names = [p.name for p in outputs] + [a.name for a in aggregates]
     if not names:
         raise invalid("columns", "names no column")
@@ -240,21 +224,21 @@ def structured_query(command: QueryCommand, columns: Sequence[Column], limits: Q
     grouped = bool(group_by or aggregates)
     return StructuredQuery(
         columns=outputs,
-        predicate=Every() if command.filter is None else parse_filter(command.filter, columns),
+        predicate=Every() if request.filter is None else parse_filter(request.filter, columns),
         aggregates=aggregates,
         group_by=group_by,
-        order_by=tuple(_ordering(o, names, columns, grouped, f"order_by[{i}]") for i, o in enumerate(command.order_by)),
+        order_by=tuple(_ordering(o, names, columns, grouped, f"order_by[{i}]") for i, o in enumerate(request.order_by)),
         limit=limit,
-        offset=command.offset,
+        offset=request.offset,
     )
 
 
 def _outputs(
-    command: QueryCommand, columns: Sequence[Column], group_by: tuple[ColumnPath, ...], aggregated: bool
+    request: QueryRequest, columns: Sequence[Column], group_by: tuple[ColumnPath, ...], aggregated: bool
 ) -> tuple[ColumnPath, ...]:
-    if command.columns is None:
+    if request.columns is None:
         return group_by if group_by or aggregated else tuple(ColumnPath(lineage=(c,)) for c in columns)
-    outputs = tuple(find_column(columns, name) for name in command.columns)
+    outputs = tuple(find_column(columns, name) for name in request.columns)
     loose = next((p.name for p in outputs if p not in group_by), None)
     if (group_by or aggregated) and loose is not None:
         raise invalid("columns", f"{loose} is neither in group_by nor an aggregate")

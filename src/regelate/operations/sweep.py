@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from regelate.core.health import TableHealth
 from regelate.core.ledger import REMOVED, EntryVerdict, as_young_as_its_run, judge_entry, judge_files, sweep_order
+from regelate.core.quarantine import Quarantine
 from regelate.errors import InvariantViolated, NotFound, RegelateError
-from regelate.operations.expire import Reclaimed, finish_expiry
+from regelate.operations.reclaim import Reclaimed, finish_expiry
 from regelate.ports import Clock, Fleet, Ledgers, Reclaimer
 
 HOUR_MS = 3_600_000
@@ -100,14 +101,17 @@ def sweep_ledger(
     entries = as_young_as_its_run(ledgers.entries())
     if not entries:
         return ()
-    held = _quarantined(reclaimer)
+    before = reclaimer.quarantines()
     facts = ledgers.facts()
     verdicts = [(entry, judge_entry(entry, facts, longest_run_seconds)) for entry in entries]
     paths = {path: None for entry, verdict in verdicts if verdict is None for path in entry.paths}
     existing = ledgers.existing(list(paths))
     if not dry_run:
         ledgers.abort_uploads([path for path in paths if path not in existing])
-    referenced = ledgers.referenced(list(existing)) | held | _quarantined(reclaimer) if existing else frozenset()
+    referenced = frozenset[str]()
+    if existing:
+        lists = {q.undo_id: q for q in (*before, *reclaimer.quarantines())}
+        referenced = ledgers.referenced(list(existing)) | _quarantined(reclaimer, tuple(lists.values()), existing)
     if not referenced.issuperset(existing):
         reclaimer.check_unshared()
     swept: list[SweptEntry] = []
@@ -121,11 +125,11 @@ def sweep_ledger(
     return tuple(swept)
 
 
-def _quarantined(reclaimer: Reclaimer) -> frozenset[str]:
-    """Return what lies in quarantine lists, whose own rules say when it goes, and what an undo of them needs."""
-    lists = reclaimer.quarantines()
-    listed = frozenset(f.path for q in lists for f in (reclaimer.unreachable(q) if q.files is None else q.files))
-    return listed | reclaimer.needed(lists) if lists else listed
+def _quarantined(reclaimer: Reclaimer, lists: Sequence[Quarantine], paths: Collection[str]) -> frozenset[str]:
+    """Return which of the paths lie in quarantine lists, whose own rules say when they go, or undoing takes."""
+    without = reclaimer.unreachable([q for q in lists if q.files is None])
+    listed = {f.path for files in (*without, *(q.files or () for q in lists)) for f in files}
+    return frozenset(listed.intersection(paths)) | reclaimer.needed(lists, paths)
 
 
 def sweep(

@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from regelate.core.head import Head
 from regelate.core.plan import plan_compaction
 from regelate.core.policy import CompactionPolicy
 from regelate.core.rewrite import NewDataFile
 from regelate.core.table import RUN_ID, FileScanTask, SnapshotEntry
 from regelate.core.trigger import check_is_due
-from regelate.errors import CommitStateUnknown, Unsupported
+from regelate.errors import Unsupported, keeps_files
 from regelate.operations.attempt import Attempted, attempt
-from regelate.ports import Clock, Committer, Head, KeyRewriter, RowWriter, SnapshotChange, TableReader
+from regelate.ports import Clock, Committer, KeyRewriter, RowWriter, SnapshotChange, TableReader
 
 CHECK_SECONDS = 2.0
 """Time cap of the small-file check; a write never waits longer for it."""
@@ -139,14 +140,13 @@ def _committed(tools: WriteTools, command: WriteCommand, rows: object, added: tu
 
     try:
         done = attempt(tools.committer, tools.clock, decide, run_id=command.run_id, table_uuid=tools.table_uuid)
-    except CommitStateUnknown:
-        raise
-    except Exception:
-        tools.rows.discard([f.path for f in (*added, *(c for m in made for c in m.carried))])
+    except Exception as error:
+        if not keeps_files(error):
+            tools.rows.discard([f.path for f in (*added, *(c for m in made for c in m.carried))])
         raise
     kept = {f.path for f in done.landed.added} if isinstance(done.landed, SnapshotChange) else set()
     every = [f.path for f in (*added, *(c for m in made for c in m.carried))]
-    tools.rows.discard([path for path in every if path not in kept])
+    tools.rows.discard([path for path in every if path not in kept | done.uncertain])
     return done
 
 

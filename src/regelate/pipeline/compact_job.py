@@ -39,19 +39,19 @@ def add(jobs: Any) -> None:
 
 def rewrite_of(request: SparkRequest) -> Rewrite:
     """Return what rewrite_data_files is asked for. Errors: InvalidRequest."""
-    fields: Mapping[str, Any] = request.fields
-    layout = Layout(fields.get("strategy") or Layout.BINPACK)
-    order = sort_fields(fields["sort_order"]) if fields.get("sort_order") else ()
-    sizes = size_options(fields.get("target_file_size_mb"), None)
+    asked = request.compact
+    layout = Layout(asked.strategy or Layout.BINPACK)
+    order = sort_fields(asked.sort_order) if asked.sort_order else ()
+    sizes = size_options(asked.target_file_size_mb, None)
     return Rewrite(
         layout=layout,
         sort=order if layout is Layout.SORT else (),
         zorder=tuple(f.column for f in order) if layout == ZORDER else (),
-        where=fields.get("where"),
-        selection=fields.get("selection"),
-        partition_filters=tuple(dict(wanted) for wanted in partition_filters(fields.get("partition_filter"))),
-        force=bool(fields.get("force", False)),
-        options={**sizes, **{name: _text(value) for name, value in (fields.get("options") or {}).items()}},
+        where=asked.where,
+        selection=asked.selection,
+        partition_filters=tuple(dict(wanted) for wanted in partition_filters(asked.partition_filter)),
+        force=asked.force,
+        options={**sizes, **{name: _text(value) for name, value in (asked.options or {}).items()}},
         defaults=request.defaults,
     )
 
@@ -65,16 +65,17 @@ def job_of(request: SparkRequest, format_version: int, properties: Mapping[str, 
 
     Errors: InvalidRequest, also for a retention that only the last step would refuse: by then the rewrite has landed.
     """
-    expires = request.expires and format_version >= NEEDS_SPARK
-    upkeep = Upkeep(retention_hours=request.retention_hours, defaults=request.retention)
+    asked = request.compact
+    expires = asked.expire_snapshots and format_version >= NEEDS_SPARK
+    upkeep = Upkeep(retention_hours=asked.snapshot_retention_hours, defaults=request.retention)
     if expires:
         resolve_retention(
-            request_hours=request.retention_hours,
+            request_hours=asked.snapshot_retention_hours,
             table_properties=properties,
             config=request.retention,
             hours_field="snapshot_retention_hours",
         )
-    verify = resolve_verify(request.verify, properties, request.config_verify)
+    verify = resolve_verify(asked.verify, properties, request.config_verify)
     return Job(
         rewrite=rewrite_of(request),
         steps=(StepName.REWRITE, *((StepName.EXPIRE,) if expires else ())),

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from regelate.core.option_values import MAX_INT, MAX_LONG, boolean, refused, whole
-from regelate.core.options import ICEBERG_OPTIONS, CompactionDefaults, CompactOptions, resolve_policy
+from regelate.core.options import ICEBERG_OPTIONS, CompactionDefaults, resolve_policy
 from regelate.core.partition_rule import PartitionRule
 from regelate.core.policy import CompactionPolicy, SortField
+from regelate.core.requests import CompactRequest
 from regelate.pipeline.names import quoted
 
 STARTING_SEQUENCE_NUMBER = "use-starting-sequence-number"
@@ -90,7 +91,7 @@ def policy_of(rewrite: Rewrite, properties: Mapping[str, str], *, now_ms: int) -
     if unknown:
         valid = sorted({*ICEBERG_OPTIONS, *SPARK_OPTIONS})
         raise refused(unknown[0][:100], chosen[unknown[0]], f"unknown option; valid are {', '.join(valid)}")
-    request = CompactOptions(
+    request = CompactRequest(
         where=rewrite.where,
         selection=rewrite.selection,
         partition_filter=list(rewrite.partition_filters) or None,

@@ -158,12 +158,15 @@ class SparkTable:
 
     def is_own(self, path: str) -> bool:
         """Say whether a file lies in the folder beside the metadata where the service keeps its own small objects."""
-        return Place.of(self._own_folder).holds(Place.of(path))
+        return any(Place.of(folder).holds(Place.of(path)) for folder in self._own_folders)
 
     def has_quarantine(self) -> bool:
         """Say whether the service has lists of files whose expiry can be undone, or that are still to be deleted."""
+        return any(self._has_files(f"{folder}/{QUARANTINE}/") for folder in self._own_folders)
+
+    def _has_files(self, folder: str) -> bool:
         with spark_faults(str(self.name)):
-            files = self.java.io().listPrefix(f"{self._own_folder}/{QUARANTINE}/").iterator
+            files = self.java.io().listPrefix(folder).iterator
             try:
                 return bool(files().hasNext())
             except Exception as fault:
@@ -172,9 +175,11 @@ class SparkTable:
                 raise
 
     @property
-    def _own_folder(self) -> str:
-        beside = self.properties.get("write.metadata.path", f"{self.metadata['location']}/metadata")
-        return f"{beside.rstrip('/')}/{OWN_FOLDER}"
+    def _own_folders(self) -> tuple[str, ...]:
+        """At the table's location; earlier versions of the service followed `write.metadata.path`."""
+        beside = f"{self.metadata['location']}/metadata"
+        named = self.properties.get("write.metadata.path", beside)
+        return tuple(f"{folder.rstrip('/')}/{OWN_FOLDER}" for folder in dict.fromkeys((beside, named)))
 
     def _entries(self, wanted: str, *, deletes: bool) -> Iterator[Entry]:
         with spark_faults(str(self.name)):

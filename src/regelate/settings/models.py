@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from regelate.core.options import Auto, CheckPolicy, CompactionDefaults, RetentionDefaults
 from regelate.core.policy import GB, MAX_TARGET_BYTES, MB, PlacementPolicy, Verify
+from regelate.core.timeouts import Timeouts
 from regelate.errors import NotFound, RegelateError
 from regelate.settings.machine import available_memory_bytes, available_processors
 from regelate.settings.section import Positive, Section
@@ -165,6 +166,17 @@ class StorageSettings(Section):
         return int(free_bytes * _SHARE_OF_DISK) if self.fetch_ahead_mb is None else self.fetch_ahead_mb * MB
 
 
+class NetworkSettings(Section):
+    """How long a request to a catalog or an AWS service may be silent; what storage has of its own wins for data."""
+
+    connect_seconds: Annotated[float, Field(gt=0, le=60)] = 5.0
+    read_seconds: Annotated[float, Field(gt=0, le=600)] = 30.0
+
+    @property
+    def timeouts(self) -> Timeouts:
+        return Timeouts(connect_seconds=self.connect_seconds, read_seconds=self.read_seconds)
+
+
 class JobSettings(Section):
     """Where jobs are kept (`none`: there are none), and how they are worked on."""
 
@@ -200,6 +212,7 @@ class Configuration(Section):
     retention: RetentionSettings = RetentionSettings()
     sweep: SweepSettings = SweepSettings()
     storage: StorageSettings = StorageSettings()
+    network: NetworkSettings = NetworkSettings()
     jobs: JobSettings = JobSettings()
     spark: SparkSettings = SparkSettings()
     engines: tuple[Literal["duckdb", "spark"], ...] = ("duckdb", "spark")

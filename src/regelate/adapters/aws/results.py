@@ -13,14 +13,23 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from regelate.adapters.aws.faults import storage_fault
 from regelate.core.results import CONTENT_TYPE, StoredResult, result_key
+from regelate.core.timeouts import Timeouts
 
 
-def s3_client() -> Any:
+def s3_client(timeouts: Timeouts) -> Any:
     """Return a client by boto3's own chain: the function's role and region, AWS_ENDPOINT_URL_S3 for another store.
 
     Signature version 4 is asked for because it is the one whose URLs every region and every S3 look-alike takes.
     """
-    return boto3.client("s3", config=Config(signature_version="s3v4", retries={"mode": "standard", "max_attempts": 5}))
+    return boto3.client(
+        "s3",
+        config=Config(
+            connect_timeout=timeouts.connect_seconds,
+            read_timeout=timeouts.read_seconds,
+            signature_version="s3v4",
+            retries={"mode": "standard", "max_attempts": 5},
+        ),
+    )
 
 
 class BucketResults:

@@ -13,15 +13,19 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from regelate.adapters.aws.faults import storage_fault
 from regelate.core.session_policy import StorageSession
+from regelate.core.timeouts import Timeouts
 
 SESSIONS_KEPT = 256
 LOCKS = 32
 
 
-def sts_client() -> Any:
+def sts_client(timeouts: Timeouts) -> Any:
     """Return a client by boto3's own chain; AWS_ENDPOINT_URL_STS names another service."""
-    retries = {"mode": "standard", "max_attempts": 4}
-    return boto3.client("sts", config=Config(connect_timeout=3, read_timeout=5, retries=retries))
+    retries, patience = {"mode": "standard", "max_attempts": 4}, timeouts.at_most(read_seconds=5)
+    return boto3.client(
+        "sts",
+        config=Config(connect_timeout=patience.connect_seconds, read_timeout=patience.read_seconds, retries=retries),
+    )
 
 
 class StsSessions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import duckdb
 import pyarrow as pa
@@ -40,10 +41,25 @@ def write_with_arrow(
     codec: str,
     row_group_size: int,
 ) -> int:
-    """Stream the rows of a SELECT into one Parquet file with field ids; return the number of rows."""
+    """Stream the rows of a SELECT into one Parquet file with field ids; return the number of rows.
+
+    A required column that holds a null all the same, as another writer left it, makes every column an optional one.
+    """
     cursor.execute("SET arrow_lossless_conversion = true")  # else a uuid comes out as text
-    reader = cursor.execute(select).to_arrow_reader(BATCH_ROWS)
     schema = pa.schema([_field(c) for c in columns])
+    try:
+        return _stream(cursor, select, path, schema, codec=codec, row_group_size=row_group_size)
+    except ValueError:
+        if not any(c.required for column in columns for c in column.walk()):
+            raise
+    schema = pa.schema([_field(_optional(c)) for c in columns])
+    return _stream(cursor, select, path, schema, codec=codec, row_group_size=row_group_size)
+
+
+def _stream(
+    cursor: duckdb.DuckDBPyConnection, select: str, path: str, schema: pa.Schema, *, codec: str, row_group_size: int
+) -> int:
+    reader = cursor.execute(select).to_arrow_reader(BATCH_ROWS)
     rows = 0
     with pq.ParquetWriter(path, schema, compression=codec, store_decimal_as_integer=True) as writer:
         pending: list[pa.RecordBatch] = []
@@ -60,8 +76,12 @@ def write_with_arrow(
     return rows
 
 
+def _optional(column: Column) -> Column:
+    return replace(column, required=False, children=tuple(_optional(c) for c in column.children))
+
+
 def _field(column: Column) -> pa.Field:
-    """Return a column as Arrow has it, with its field id, at every depth."""
+    """Return a column as Arrow has it, with its field id and whether it may be null, at every depth."""
     if column.type == "struct":
         kind = pa.struct([_field(c) for c in column.children])
     elif column.type == "list":
@@ -71,7 +91,9 @@ def _field(column: Column) -> pa.Field:
         kind = pa.map_(_field(key).with_nullable(False), _field(value))
     else:
         kind = _primitive(column.type)
-    return pa.field(column.name, kind, metadata={"PARQUET:field_id": str(column.field_id)})
+    return pa.field(
+        column.name, kind, nullable=not column.required, metadata={"PARQUET:field_id": str(column.field_id)}
+    )
 
 
 def _primitive(text: str) -> pa.DataType:

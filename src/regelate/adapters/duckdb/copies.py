@@ -6,6 +6,7 @@ stand in for a file only where no position delete names it, for those match by p
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from uuid import uuid4
 from regelate.adapters.duckdb.inputs import local_file
 from regelate.core.plan import FileGroup
 from regelate.core.table import DeleteContent, DeleteFile, FileScanTask
-from regelate.errors import DataUnavailable, Unavailable
+from regelate.errors import DataUnavailable, RegelateError, Unavailable
 
 Fetch = Callable[[str, Path, int], None]
 """Copies the file at a location to a path here, whole; it ought to have so many bytes. FileNotFoundError where it is
@@ -49,6 +50,7 @@ class LocalCopies:
         self._groups: dict[tuple[int, str], _Fetched] = {}
         self._deletes: dict[str, Future[Path]] = {}
         self._names: dict[str, str] = {}
+        self._copy = re.compile(re.escape(str(self._folder)) + r"/[0-9a-f]{32}\.parquet")
         self._pool = ThreadPoolExecutor(connections, thread_name_prefix="fetch")
 
     def begin(self, groups: Sequence[FileGroup]) -> None:
@@ -85,11 +87,13 @@ class LocalCopies:
 
     def named(self, fault: Exception) -> Exception:
         """Put a fault in terms of the table's files, where it speaks of a copy."""
-        path = str(fault.details.get("path")) if isinstance(fault, DataUnavailable) else ""
-        if isinstance(fault, DataUnavailable) and path in self._names:
-            fault.message = fault.message.replace(path, self._names[path])
-            fault.details = {**fault.details, "path": self._names[path]}
+        if isinstance(fault, RegelateError):
+            fault.message = self._real(fault.message)
+            fault.details = {k: self._real(v) if isinstance(v, str) else v for k, v in fault.details.items()}
         return fault
+
+    def _real(self, text: str) -> str:
+        return self._copy.sub(lambda found: self._names.get(found[0], found[0]), text)
 
     def close(self) -> None:
         with self._changed:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import duckdb
 
-from regelate.adapters.duckdb.sql import file_name, identifier, key_value, literal, scan, view_column
+from regelate.adapters.duckdb.sql import file_name, identifier, key_value, literal, scans, view_column
 from regelate.core.plan import FileGroup
 from regelate.core.schema import Column
 from regelate.core.table import DeleteContent, DeleteFile
@@ -70,9 +70,9 @@ def _matches(
         raise _unsupported(deletes[0])
     key = [current[field_id] for field_id in ids]
     keys = " UNION ALL ".join(_keys(connection, key, d) for d in deletes)
-    terms = (f"{key_value(view_column(c), c)} IS NOT DISTINCT FROM e.k{i}" for i, c in enumerate(key))
+    terms = (f"{key_value(view_column(c, view), c)} IS NOT DISTINCT FROM e.k{i}" for i, c in enumerate(key))
     return (
-        f"SELECT s.filename AS path, s.file_row_number AS pos FROM {scan(view.metadata_path)} s "
+        f"SELECT s.filename AS path, s.file_row_number AS pos FROM {scans(view)} s "
         f"JOIN inputs i ON s.filename = i.path SEMI JOIN ({keys}) e "
         f"ON {' AND '.join(terms)} AND i.sequence_number < e.sequence_number"
     )

@@ -10,7 +10,7 @@ import duckdb
 from regelate.adapters.duckdb.session import exhausted
 from regelate.adapters.duckdb.sql import file_name
 from regelate.core.table import FileScanTask
-from regelate.errors import DataUnavailable, InvariantViolated, RegelateError, Unavailable
+from regelate.errors import DataUnavailable, InvariantViolated, RegelateError, Unavailable, Unsupported
 
 OUR_OWN = (
     duckdb.BinderException,
@@ -31,6 +31,9 @@ def reading_fault(error: duckdb.Error, tasks: Sequence[FileScanTask]) -> Regelat
         return ran_out
     text = str(error)
     first_line = text.splitlines()[0][:300] if text else type(error).__name__
+    what = not_ours_to_read(text)
+    if what is not None:
+        return _unsupported(what, text, tasks)
     if isinstance(error, OUR_OWN):
         return InvariantViolated("ENGINE_FAULT", f"the rewrite failed in the engine: {first_line}")
     refused = _refused(error, first_line)
@@ -43,6 +46,45 @@ def reading_fault(error: duckdb.Error, tasks: Sequence[FileScanTask]) -> Regelat
     if isinstance(error, duckdb.IOException) and any(sign in text for sign in _MISSING):
         return DataUnavailable("DATA_FILE_MISSING", f"{data or 'an input file'} is missing: {first_line}", path=data)
     return DataUnavailable("DATA_FILE_CORRUPT", f"cannot read {data or 'an input'}: {first_line}", path=data)
+
+
+_NOT_READ = (
+    (re.compile(r'Unsupported compression codec "?([\w()-]+)'), "pages compressed with {}"),
+    (re.compile(r"Unsupported (?:page )?encoding:? ?(\w*)"), "pages of an encoding that is not known here {}"),
+    (re.compile(r"Invalid string encoding found in Parquet file"), "a string that is not UTF-8"),
+    (
+        re.compile(r'failed to cast column "\w+" from type (.{1,80}?):'),
+        "values that do not fit into their columns ({})",
+    ),
+    (re.compile(r"Source value \S+ not found"), "a list or a map whose groups have other names than Parquet's"),
+    (re.compile(r"requires two children"), "a map of another form than Parquet's"),
+    (re.compile(r"Not implemented Error: .*parquet", re.IGNORECASE), "Parquet of a kind that is not known here"),
+)
+"""What the engine says of files that are sound, as far as it can tell, and that it cannot read."""
+
+
+def not_ours_to_read(text: str) -> str | None:
+    """Say what a file holds that only other readers take; None where an error says something else."""
+    for pattern, what in _NOT_READ:
+        found = pattern.search(text)
+        if found is not None:
+            return what.format(*found.groups()).rstrip()
+    return None
+
+
+def _unsupported(what: str, text: str, tasks: Sequence[FileScanTask]) -> Unsupported:
+    data = next((t.data_file.path for t in tasks if _names(text, t.data_file.path)), None)
+    delete = next((d.path for t in tasks for d in t.deletes if _names(text, d.path)), None)
+    if delete is not None:
+        told = f"the delete file {delete} has {what}; use Spark for it (rewrite_data_files compacts it)"
+        return Unsupported("UNSUPPORTED_DELETES", told, path=delete)
+    which = "a data file" if data is None else f"a data file ({data})"
+    reason = f"{which} with {what}"
+    return Unsupported(
+        "UNSUPPORTED_TABLE",
+        f"this table holds {reason}; use Spark for it (rewrite_data_files compacts it)",
+        reason=reason,
+    )
 
 
 REFUSALS = (400, 401, 403)

@@ -7,6 +7,7 @@ of the group view on one side, PyArrow's Parquet reader on the other. Both strea
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import BinaryIO
 
 import duckdb
@@ -44,7 +45,7 @@ def of_file(cursor: duckdb.DuckDBPyConnection, source: BinaryIO, columns: Sequen
         reader = pa.RecordBatchReader.from_batches(stored.schema_arrow, stored.iter_batches(BATCH_ROWS))
         cursor.register(_WRITTEN, reader)
         try:
-            return _summed(cursor, _WRITTEN, columns)
+            return _summed(cursor, _WRITTEN, _as_stored(columns, stored.schema_arrow))
         finally:
             cursor.unregister(_WRITTEN)
     except (pa.ArrowException, OSError, duckdb.BinderException, duckdb.InvalidInputException) as error:
@@ -56,6 +57,20 @@ def _summed(cursor: duckdb.DuckDBPyConnection, source: str, columns: Sequence[Co
     found = cursor.execute(f"SELECT count(*), sum(CAST({row_hash(columns)} AS HUGEINT)) FROM {source}").fetchone()
     rows, total = found or (0, None)
     return Fingerprint(rows=int(rows), total=int(total or 0))
+
+
+def _as_stored(columns: Sequence[Column], fields: Iterable[pa.Field]) -> list[Column]:
+    """Return columns under the names that they have in a file: Iceberg's writer spells odd ones (adapters/parquet)."""
+    return [
+        replace(column, name=field.name, children=tuple(_as_stored(column.children, _children(field.type))))
+        for column, field in zip(columns, fields, strict=True)
+    ]
+
+
+def _children(kind: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.field(i) for i in range(kind.num_fields)]
 
 
 def row_hash(columns: Sequence[Column]) -> str:

@@ -133,7 +133,7 @@ class DuckDBKeyRewriter:
 
 def _matches(view: GroupView, key: Sequence[str]) -> str:
     columns = {c.name: c for c in view.columns}
-    terms = (f"k.{sql.identifier(name)} IS NOT DISTINCT FROM {sql.view_column(columns[name])}" for name in key)
+    terms = (f"k.{sql.identifier(name)} IS NOT DISTINCT FROM {sql.view_column(columns[name], view)}" for name in key)
     return f"EXISTS (SELECT 1 FROM {KEYS} k WHERE {' AND '.join(terms)})"
 
 

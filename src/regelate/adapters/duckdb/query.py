@@ -156,7 +156,7 @@ def source_of(views: Sequence[GroupView]) -> str:
 
 def files_of(views: Sequence[GroupView], tasks: Sequence[FileScanTask]) -> list[str]:
     """Return every file that reading the views opens, and no other."""
-    of_views = (str(file) for view in views for file in sorted(Path(view.metadata_path).parent.iterdir()))
+    of_views = (str(file) for view in views for file in sorted(Path(view.metadata_paths[0]).parent.iterdir()))
     of_table = (path for t in tasks for path in (t.data_file.path, *(d.path for d in t.deletes)))
     return list(dict.fromkeys((*of_views, *of_table)))
 

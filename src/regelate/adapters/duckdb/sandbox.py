@@ -18,7 +18,7 @@ from typing import Any
 
 import duckdb
 
-from regelate.adapters.duckdb.faults import reading_fault
+from regelate.adapters.duckdb.faults import not_ours_to_read, reading_fault
 from regelate.adapters.duckdb.session import exhausted
 from regelate.adapters.duckdb.sql import literal
 from regelate.core.table import FileScanTask
@@ -215,7 +215,8 @@ def query_fault(error: Exception, tasks: Sequence[FileScanTask], deadline: Deadl
         return refused(plain_message(message))
     paths = (path for t in tasks for path in (t.data_file.path, *(d.path for d in t.deletes)))
     unnamed = isinstance(error, duckdb.Error) and not message  # a damaged footer: its reader has no errors of its own
-    if unnamed or kind in DATA_ERRORS or any(path.removeprefix("file://") in message for path in paths):
+    unread = not_ours_to_read(str(error)) is not None and kind != "Not implemented"
+    if unread or unnamed or kind in DATA_ERRORS or any(path.removeprefix("file://") in message for path in paths):
         known = error if isinstance(error, duckdb.Error) else duckdb.IOException(str(error))
         return reading_fault(known, tasks)
     if kind in BUGS:
@@ -225,5 +226,9 @@ def query_fault(error: Exception, tasks: Sequence[FileScanTask], deadline: Deadl
 
 def plain_message(text: str) -> str:
     """Return an engine's message cut to its first lines, without paths and without names from its own catalog."""
-    kept = [line for line in text.splitlines() if line.strip() and not line.startswith("Did you mean")][:3]
+    kept = [
+        line
+        for line in text.partition("Stack Trace:")[0].splitlines()
+        if line.strip() and not line.startswith("Did you mean")
+    ][:3]
     return re.sub(r"(?:[a-z0-9]+:/|(?<![\w/]))/[^\s\"',;()]+/[^\s\"',;()]*", "<path>", "\n".join(kept))[:600]

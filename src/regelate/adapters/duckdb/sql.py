@@ -49,17 +49,31 @@ def scan(metadata_path: str) -> str:
     return f"iceberg_scan({literal(metadata_path)})"
 
 
+def scans(view: GroupView) -> str:
+    """Return all rows of a view, position deletes applied, as something to select from."""
+    if len(view.metadata_paths) == 1:
+        return scan(view.metadata_paths[0])
+    every = (f"SELECT *, filename, file_row_number FROM {scan(path)}" for path in view.metadata_paths)
+    return f"({' UNION ALL '.join(every)})"
+
+
 def select(view: GroupView, conditions: Sequence[str] = (), *, own_names: bool = True) -> str:
     """Select the live rows of a view; conditions may use `s.filename` and `s.file_row_number`."""
-    names = (f" AS {identifier(c.name)}" if own_names else "" for c in view.columns)
-    wanted = ", ".join(view_column(c) + name for c, name in zip(view.columns, names, strict=True))
+    names = (identifier(c.name if own_names else name_in_view(c.field_id)) for c in view.columns)
+    wanted = ", ".join(f"{view_column(c, view)} AS {name}" for c, name in zip(view.columns, names, strict=True))
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"SELECT {wanted} FROM {source(view)}{where}"
 
 
-def view_column(column: Column) -> str:
-    """Name a top-level column of the scanned view `s`."""
-    return f"s.{identifier(name_in_view(column.field_id))}"
+def view_column(column: Column, view: GroupView) -> str:
+    """Return a top-level column of the scanned view `s`.
+
+    A comparison with a plain column goes down into the scan, where its constant is cast to the type that a file has:
+    0.1 to a FLOAT for a file from before a promotion to double (trap T38). An expression is compared above the scan;
+    this one keeps every bit of a float.
+    """
+    name = f"s.{identifier(name_in_view(column.field_id))}"
+    return f"CASE WHEN {name} IS NOT NULL THEN {name} END" if column.field_id in view.promoted else name
 
 
 def source(view: GroupView) -> str:
@@ -69,17 +83,19 @@ def source(view: GroupView) -> str:
     null in a key column (trap T22). Null equals null, and a delete reaches only data files with a lower sequence
     number.
     """
-    text = f"{scan(view.metadata_path)} AS s"
+    text = f"{scans(view)} AS s"
     oldest = min((n for d in view.key_deletes for n in d.sequence_numbers.values()), default=None)
     numbered = oldest is not None and oldest <= max(view.sequence_numbers.values(), default=0)
     if numbered:
         text += f" JOIN {_numbers(view.sequence_numbers)} AS f(path, sequence_number) ON s.filename = f.path"
     for index, deletes in enumerate(view.key_deletes):
         alias = f"e{index}"
-        terms = [f"{key_value(view_column(c), c)} IS NOT DISTINCT FROM {alias}.k{i}" for i, c in enumerate(deletes.key)]
+        terms = [
+            f"{key_value(view_column(c, view), c)} IS NOT DISTINCT FROM {alias}.k{i}" for i, c in enumerate(deletes.key)
+        ]
         if numbered:
             terms.append(f"f.sequence_number < {alias}.sequence_number")
-        text += f" ANTI JOIN ({_keys(deletes)}) AS {alias} ON {' AND '.join(terms)}"
+        text += f" ANTI JOIN ({_keys(deletes, view)}) AS {alias} ON {' AND '.join(terms)}"
     return text
 
 
@@ -88,9 +104,9 @@ def key_value(expression: str, column: Column) -> str:
     return f"CAST({expression} AS VARCHAR)" if column.type in ("float", "double") else expression
 
 
-def _keys(deletes: KeyDeletes) -> str:
+def _keys(deletes: KeyDeletes, view: GroupView) -> str:
     """Select the distinct keys of the delete files, each with the highest sequence number that it was deleted at."""
-    keys = ", ".join(f"{key_value(view_column(c), c)} AS k{i}" for i, c in enumerate(deletes.key))
+    keys = ", ".join(f"{key_value(view_column(c, view), c)} AS k{i}" for i, c in enumerate(deletes.key))
     return (
         f"SELECT {keys}, max(n.sequence_number) AS sequence_number FROM {scan(deletes.metadata_path)} AS s "
         f"JOIN {_numbers(deletes.sequence_numbers)} AS n(path, sequence_number) ON s.filename = n.path GROUP BY ALL"

@@ -11,15 +11,21 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NotInstalledError
 from pyiceberg.table import Table
 
 from regelate.adapters.iceberg.faults import catalog_faults
+from regelate.adapters.iceberg.metadata_files import let_remember
+from regelate.adapters.iceberg.patience import limit_waiting
 from regelate.adapters.iceberg.s3.file_io import S3FileIO, boto3_is_installed
+from regelate.core.timeouts import Timeouts
+from regelate.errors import Unavailable
 
 OUR_FILE_IO = f"{S3FileIO.__module__}.{S3FileIO.__qualname__}"
 NOT_OURS = ("adls.", "hf.", "s3.signer")
 """Properties that ask for a storage which only another FileIO of PyIceberg knows."""
 
+AWS_KINDS = ("dynamodb", "glue")
 CATALOGS_KEPT = 64
 """Every tenant's sessions open a catalog anew, three an hour or so."""
 
@@ -27,11 +33,13 @@ CATALOGS_KEPT = 64
 class Catalogs:
     """The configured catalogs of one process, each opened when first asked for; safe for several threads.
 
-    `storage` are properties of our own for every FileIO (see `s3.settings`).
+    `storage` are properties of our own for every FileIO (see `s3.settings`); `timeouts` are for every request.
     """
 
-    def __init__(self, storage: Mapping[str, str] | None = None) -> None:
+    def __init__(self, storage: Mapping[str, str] | None = None, timeouts: Timeouts | None = None) -> None:
         self._storage = storage or {}
+        self._timeouts = timeouts or Timeouts()
+        limit_waiting()
         self._open: OrderedDict[tuple[str, str], Catalog] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -48,11 +56,24 @@ class Catalogs:
                 with catalog_faults():
                     for folder in folders:
                         folder.mkdir(parents=True, exist_ok=True)
-                    self._open[key] = load_catalog(name, **_absolute(with_storage(properties, self._storage)))
+                    known = _absolute(with_storage(properties, self._storage))
+                    self._open[key] = _loaded(name, {**self._timeouts.properties, **known})
+                    let_remember(self._open[key])
                 if len(self._open) > CATALOGS_KEPT:
                     self._open.popitem(last=False)
             self._open.move_to_end(key)
             return self._open[key]
+
+
+def _loaded(name: str, properties: Mapping[str, str]) -> Catalog:
+    """Open a catalog. Errors: Unavailable ENGINE_UNAVAILABLE where its library is not installed."""
+    try:
+        return load_catalog(name, **properties)
+    except NotInstalledError as error:
+        kind = properties.get("type", "")
+        todo = "pip install 'regelate[aws]'" if kind in AWS_KINDS else "install what PyIceberg needs for it"
+        told = f"the catalog {name!r} is of type {kind}, whose library is not installed: {todo}"
+        raise Unavailable("ENGINE_UNAVAILABLE", told, retryable=False) from error
 
 
 def preload_catalog(kind: str) -> None:
@@ -74,6 +95,18 @@ def open_table(catalog: Catalog, ident: str) -> Table:
     if isinstance(table.io, S3FileIO):  # a REST catalog hands out credentials with a table, and new ones with the next
         table.io.renew = lambda: catalog.load_table(name).io.properties
     return table
+
+
+def is_remote(catalog: Catalog) -> bool:
+    """Say whether a server checks the requirements of a commit: a REST catalog, which knows those of the specification
+    alone. All others of PyIceberg check them in this process."""
+    return any(kind.__module__.startswith("pyiceberg.catalog.rest") for kind in type(catalog).__mro__)
+
+
+def is_database(catalog: Catalog) -> bool:
+    """Say whether a commit is one transaction of a database, which nobody on the way sends again. Requests over HTTP
+    are: by proxies and gateways, and by the AWS clients themselves."""
+    return any(kind.__module__.startswith("pyiceberg.catalog.sql") for kind in type(catalog).__mro__)
 
 
 def with_storage(properties: Mapping[str, str], storage: Mapping[str, str]) -> dict[str, str]:

@@ -9,37 +9,34 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    ForbiddenError,
-    NoSuchTableError,
-    UnauthorizedError,
-)
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import ManifestContent, ManifestFile
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, TableRequirement, TableUpdate
 
+from regelate.adapters.iceberg.catalogs import is_database, is_remote
 from regelate.adapters.iceberg.consistency import check_succession
-from regelate.adapters.iceberg.expiry import expiry_updates
-from regelate.adapters.iceberg.faults import catalog_faults, is_locked
+from regelate.adapters.iceberg.expiry import expiry_updates, refs_taken
+from regelate.adapters.iceberg.faults import catalog_faults, is_locked, refusal
 from regelate.adapters.iceberg.history import ancestry, between, superseded
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.producer import SnapshotProducer
 from regelate.adapters.iceberg.pruning import key_pruner
 from regelate.adapters.iceberg.snapshot import refs_of, snapshot_entries
 from regelate.adapters.iceberg.staging import naming, next_metadata_location
+from regelate.adapters.iceberg.table_properties import NAME_MAPPING
 from regelate.adapters.iceberg.tasks import Entries, check_metadata, check_readable
 from regelate.adapters.iceberg.upkeep import dangling_deletes, manifest_summaries
 from regelate.core.conflict import CommitWindow
 from regelate.core.deletes import DeleteIndex
+from regelate.core.head import Head
 from regelate.core.manifests import ManifestSummary
 from regelate.core.plan import FileGroup
 from regelate.core.table import DeleteContent, DeleteFile, FileScanTask, TableSnapshot
 from regelate.errors import InvariantViolated
-from regelate.ports import Change, ExpiryChange, Head, Ledger, Outcome, SnapshotChange, TableTotals
+from regelate.ports import Change, ExpiryChange, Ledger, Outcome, Refused, SnapshotChange, TableTotals
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +55,10 @@ class IcebergCommitter:
     of a commit that landed (trap T7).
 
     `try_commit` answers LANDED; LOST when the catalog says that a requirement failed or another commit was first;
-    UNKNOWN
-    for everything else, because then nobody knows. The metadata files of a lost attempt are deleted by `forget_lost`,
-    which the loop calls once it has looked and not found the snapshot; those of an unknown attempt are kept.
+    UNDONE when a database that was asked once says so; Refused when it says no to the request; UNKNOWN for everything
+    else, because then nobody knows. The metadata files of a lost or refused attempt are deleted by `forget_lost`, which
+    the loop calls once it has looked and not found the snapshot, nor need wait for it; those of an unknown attempt are
+    kept.
     """
 
     def __init__(self, catalog: Catalog, table: Table, reader: ManifestReader, ledger: Ledger) -> None:
@@ -71,10 +69,12 @@ class IcebergCommitter:
         self._reader = reader
         self._seen_at_ms = int(time.time() * 1000)
         self._lost: list[_Made] = []
-        """Of attempts that were answered with a conflict."""
+        """Of attempts that were answered with a conflict, or refused."""
         self._landed_as: TableMetadata | None = None
-        self._expiry_location: str | None = None
+        self._head: tuple[TableMetadata, Head] | None = None
+        """The head last described, which takes a while where it has many snapshots."""
         self._read_as = table.schema()
+        self._read_by = table.properties.get(NAME_MAPPING)
         self._last_column_id = table.metadata.last_column_id
 
     @property
@@ -92,6 +92,11 @@ class IcebergCommitter:
         metadata = found.metadata
         check_succession(self._table.metadata, metadata, seen_at_ms=self._seen_at_ms)
         self._table = found
+        if self._head is None or self._head[0] is not metadata:
+            self._head = metadata, self._described(metadata)
+        return self._head[1]
+
+    def _described(self, metadata: TableMetadata) -> Head:
         return Head(
             uuid=str(metadata.table_uuid),
             format_version=metadata.format_version,
@@ -100,6 +105,7 @@ class IcebergCommitter:
             metadata_location=self._table.metadata_location,
             snapshots=snapshot_entries(metadata),
             refs=refs_of(metadata),
+            swaps_metadata=isinstance(self._catalog, MetastoreCatalog),
         )
 
     def totals(self) -> TableTotals:
@@ -117,46 +123,39 @@ class IcebergCommitter:
         sizes = [data_file.size_bytes for _, data_file in entries.data_files(manifests)]
         return TableTotals(files=len(sizes), size_bytes=sum(sizes), manifests=len(manifests))
 
-    def holds_any(self, paths: Sequence[str]) -> bool:
-        """Say whether any of these data files is live at the head last seen."""
+    def adder(self, paths: Sequence[str]) -> int | None:
+        """Return the snapshot that added one of these data files, if any of them is live at the head last seen."""
         wanted = set(paths)
-        if not wanted:
-            return False
-        return any(
-            entry.data_file.file_path in wanted
+        found = (
+            entry.snapshot_id
             for manifest in self._listed()
-            if manifest.content == ManifestContent.DATA
+            if wanted and manifest.content == ManifestContent.DATA
             for entry in self._reader.entries(self._table.io, manifest)
+            if entry.data_file.file_path in wanted
         )
+        return next(found, None)
 
     def bearer(self, sequence_number: int) -> int | None:
         """Return the snapshot that bears this sequence number, as far as manifests of the head last seen show it."""
         head = self._table.metadata.current_snapshot()
         return self._reader.bearer(self._table.io, head.manifest_list, sequence_number) if head is not None else None
 
-    def lost_refs(self, change: ExpiryChange) -> tuple[str, ...]:
+    def lost_refs(self, change: ExpiryChange, made_on: str) -> tuple[str, ...] | None:
         """Return refs that a landed expiry took with it although they were made after it was decided (trap T8).
 
-        A catalog that validates here refuses such a commit. A REST server does not, but its answer names the metadata
-        that the commit was applied to.
+        `made_on`: the metadata that it was decided on. A catalog that validates here refuses such a commit. A REST
+        server does not, but the metadata log names what the commit was applied to: of its answer, or where that was
+        lost, of the head last seen. None where the log does not reach back to it, so that nobody can say.
         """
-        landed = self._landed_as
-        if landed is None or not landed.metadata_log:
+        if not is_remote(self._catalog):
             return ()
-        location = landed.metadata_log[-1].metadata_file
-        if location == self._expiry_location:
-            return ()
-        with catalog_faults():
-            base = FromInputFile.table_metadata(self._table.io.new_input(location))
-        expected = {r.name for r in change.expected_refs}
-        return tuple(
-            sorted(n for n, r in base.refs.items() if n not in expected and r.snapshot_id in change.snapshot_ids)
-        )
+        return refs_taken(self._landed_as or self._table.metadata, self._table.io, change, made_on)
 
     def manifests(self) -> tuple[ManifestSummary, ...]:
         """Describe the manifests of the head last seen. Errors: Unsupported UNSUPPORTED_TABLE for format version 3."""
         check_metadata(self._table.metadata)
-        return manifest_summaries(self._table.metadata, self._listed())
+        listed = self._listed()
+        return manifest_summaries(self._table.metadata, listed, self._reader.unreadable_in_java(self._table.io, listed))
 
     def dangling_deletes(self) -> frozenset[str]:
         """Return the delete files of the head last seen that apply to no live data file.
@@ -212,6 +211,7 @@ class IcebergCommitter:
                 i for i in metadata.schema().field_ids - self._read_as.field_ids if i <= self._last_column_id
             ),
             lost_specs=lost_specs,
+            other_names=metadata.properties.get(NAME_MAPPING) != self._read_by,
             rebased_over=between(metadata, base_id),
         )
 
@@ -227,7 +227,7 @@ class IcebergCommitter:
                 log.warning("cannot read the new delete file %s: %s", delete.path, error)
         return found
 
-    def try_commit(self, head: Head, change: Change) -> Outcome:
+    def try_commit(self, head: Head, change: Change) -> Outcome | Refused:
         """Make one attempt on the head last seen (`head` must be that one).
 
         Errors: Unsupported UNSUPPORTED_TABLE when the table is of a format meanwhile that we cannot write.
@@ -250,8 +250,7 @@ class IcebergCommitter:
             made = _Made(snapshot_id=change.snapshot_id, paths=(*produced.written, *others), staged=staged)
             return self._send(produced.updates, produced.requirements, made)
         if isinstance(change, ExpiryChange):
-            self._expiry_location = self._table.metadata_location
-            local = not type(self._catalog).__module__.startswith("pyiceberg.catalog.rest")
+            local = not is_remote(self._catalog)
             updates, requirements = expiry_updates(self._table.metadata, change, validates_locally=local)
             self._ledger.record(others)
             return self._send(updates, requirements, _Made(snapshot_id=None, paths=others, staged=staged))
@@ -262,23 +261,25 @@ class IcebergCommitter:
         updates: tuple[TableUpdate, ...],
         requirements: tuple[TableRequirement, ...],
         made: _Made,
-    ) -> Outcome:
+    ) -> Outcome | Refused:
+        self._landed_as = None
         try:
             with naming(self._catalog, updates, made.staged):
                 response = self._catalog.commit_table(self._table, requirements, updates)
         except CommitFailedException as error:
             log.info("attempt lost: %s", error)
             self._lost.append(made)
-            return Outcome.LOST
-        except (NoSuchTableError, ForbiddenError, UnauthorizedError) as error:
-            self._ledger.owe()
-            with catalog_faults():  # the files stay: a client that sends again after a lost reply proves nothing (T7)
-                raise error
+            return Outcome.UNDONE if is_database(self._catalog) else Outcome.LOST
         except Exception as error:  # noqa: BLE001  a timeout, a dropped connection: it may have landed
+            refused = refusal(error)
+            if refused is not None:  # which may be about a second sending of a commit that has landed (trap T39)
+                log.info("attempt refused: %s", refused)
+                self._lost.append(made)
+                return Refused(refused)
             if is_locked(error):
                 log.info("attempt lost: %s", error)
                 self._lost.append(made)
-                return Outcome.LOST
+                return Outcome.UNDONE
             log.warning("attempt with unknown outcome: %s: %s", type(error).__name__, error)
             self._ledger.owe()
             return Outcome.UNKNOWN
@@ -293,13 +294,17 @@ class IcebergCommitter:
     def forget_lost(self, landed: int | None = None) -> None:
         """Delete the metadata files of attempts that are known not to have landed (law 8).
 
-        `landed`: the snapshot that was found in the table although its attempt was answered with a conflict (trap T7).
+        `landed`: the snapshot that was found in the table although its attempt was answered with a no (T7, T39).
         An expiry has no snapshot to be found by: what the table last seen is made of stays in any case.
         """
         lost, self._lost = self._lost, []
         live = {self._table.metadata_location, *(e.metadata_file for e in self._table.metadata.metadata_log)}
         paths = [path for made in lost if made.snapshot_id is None or made.snapshot_id != landed for path in made.paths]
         self._delete(path for path in paths if path not in live)
+
+    def leave_lost(self) -> None:
+        """Keep them, and the ledger's word of them, for a sweep: a request that needs them may be under way."""
+        self._ledger.owe()
 
     def _delete(self, paths: Iterable[str]) -> None:
         for path in paths:

@@ -18,7 +18,7 @@ from regelate.adapters.iceberg.ledger import FOLDER, FORMAT
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.neighbours import folders_of
 from regelate.adapters.iceberg.s3.file_io import S3FileIO, is_s3
-from regelate.adapters.iceberg.store import ObjectStore
+from regelate.adapters.iceberg.store import ObjectStore, own_folders
 from regelate.adapters.iceberg.table_properties import gc_enabled
 from regelate.core.ledger import LedgerEntry, TableFacts
 from regelate.core.reachability import StoredFile
@@ -42,12 +42,12 @@ class TableLedgers:
 
     def entries(self) -> tuple[LedgerEntry, ...]:
         """Read every entry, with its age by the store's clock. Errors: Unsupported where the store cannot list."""
-        folder = f"{self._table.location_provider().metadata_path}/{FOLDER}"
+        folders = [f"{folder.rpartition('/')[0]}/{FOLDER}" for folder in own_folders(self._table)]
         store = ObjectStore(self._table.io)
-        listed = [f for f in store.files(folder) if f.path.endswith(".json")]
+        listed = [f for folder in folders for f in store.files(folder) if f.path.endswith(".json")]
         if not listed:
             return ()
-        now_ms = store.now_ms(folder)
+        now_ms = store.now_ms(folders[0])
         with storage_faults():
             found = [read_entry(self._table.io, file, (now_ms - file.modified_ms) / 1000) for file in listed]
         return tuple(entry for entry in found if entry is not None)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Collection
 
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import FileIO
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
@@ -30,6 +34,7 @@ from regelate.core.quarantine import Restoration
 from regelate.errors import NotAllowed
 from regelate.ports import ExpiryChange
 
+log = logging.getLogger(__name__)
 UNDO_TAG = "undo-"
 
 
@@ -48,12 +53,34 @@ class AssertNoOtherRefs(ValidatableTableRequirement):
             raise CommitFailedException(f"refs were created meanwhile: {', '.join(others)}")
 
 
+class AssertNoOtherStatistics(ValidatableTableRequirement):
+    """No statistics of these snapshots were computed meanwhile: PyIceberg would keep those of partitions for ever.
+
+    A server in Java drops them with their snapshot, and so needs no requirement.
+    """
+
+    type: str = "regelate-assert-no-other-statistics"
+    snapshot_ids: list[int]
+    paths: list[str]
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        found = statistics_paths(base_metadata, self.snapshot_ids) if base_metadata is not None else []
+        if sorted(found) != sorted(self.paths):
+            raise CommitFailedException("statistics of a snapshot that is to go were computed meanwhile")
+
+
+def statistics_paths(metadata: TableMetadata, snapshot_ids: Collection[int]) -> list[str]:
+    """Return the statistics files of these snapshots, those of their partitions too."""
+    listed = (*metadata.statistics, *metadata.partition_statistics)
+    return [s.statistics_path for s in listed if s.snapshot_id in snapshot_ids]
+
+
 def expiry_updates(
     metadata: TableMetadata, change: ExpiryChange, *, validates_locally: bool = True
 ) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
     """Return updates that remove the refs, then the snapshots with their statistics files, and requirements that every
-    ref is still what it was. A server in Java drops the statistics by itself; PyIceberg does not drop those of
-    partitions."""
+    ref is still what it was, with catalogs that check in this process every statistics file too. A server in Java drops
+    the statistics by itself; PyIceberg does not drop those of partitions."""
     gone = set(change.snapshot_ids)
     of_table = dict.fromkeys(s.snapshot_id for s in metadata.statistics if s.snapshot_id in gone)
     of_partitions = dict.fromkeys(s.snapshot_id for s in metadata.partition_statistics if s.snapshot_id in gone)
@@ -68,7 +95,31 @@ def expiry_updates(
     if validates_locally:
         names = [r.name for r in change.expected_refs]
         requirements.append(AssertNoOtherRefs(names=names))  # type: ignore[arg-type]
+        ids, paths = list(change.snapshot_ids), statistics_paths(metadata, gone)
+        requirements.append(AssertNoOtherStatistics(snapshot_ids=ids, paths=paths))  # type: ignore[arg-type]
     return updates, tuple(requirements)
+
+
+def refs_taken(after: TableMetadata, io: FileIO, change: ExpiryChange, made_on: str) -> tuple[str, ...] | None:
+    """Return the refs, unknown to an expiry that has landed, that were on its snapshots in the metadata before it.
+
+    That is the youngest one in the log of `after` that still has these snapshots. None where none can be found or read;
+    a table without any log is believed.
+    """
+    if not change.snapshot_ids or not after.metadata_log:
+        return ()
+    gone, expected = set(change.snapshot_ids), {r.name for r in change.expected_refs}
+    for entry in reversed(after.metadata_log):
+        if entry.metadata_file == made_on:
+            return ()
+        try:
+            before = FromInputFile.table_metadata(io.new_input(entry.metadata_file))
+        except Exception as error:  # noqa: BLE001  the expiry has landed: what cannot be read is not known, no more
+            log.warning("cannot read %s: %s", entry.metadata_file, error)
+            return None
+        if gone & {s.snapshot_id for s in before.snapshots}:
+            return tuple(sorted(n for n, r in before.refs.items() if n not in expected and r.snapshot_id in gone))
+    return None
 
 
 def restoring_updates(metadata: TableMetadata, restored: Restoration) -> tuple[TableUpdate, ...]:

@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 
 import pydantic
 from pyiceberg import exceptions as native
@@ -45,6 +46,9 @@ _UNREADABLE_METADATA = (
     EOFError,
     zlib.error,
 )
+_REFUSED_CREDENTIALS = ("CATALOG_AUTH", "STORAGE_AUTH")
+_TRY_AGAIN = (408, 409, 412, 421, 423, 425, 429, 499)
+"""Statuses below 500 that speak of this moment, not of the request."""
 _METADATA = ("metadata",)
 """Where a REST catalog's answer holds a table's metadata."""
 _REMOTE_LIBRARIES = ("sqlalchemy", "requests", "urllib3", "botocore", "sqlite3")
@@ -102,6 +106,27 @@ def translate(error: BaseException) -> RegelateError | None:
     if isinstance(error, native.RESTError):
         return Unavailable("CATALOG_UNAVAILABLE", f"the catalog failed: {text}")
     return _of_libraries(error, text)
+
+
+def refusal(error: BaseException) -> RegelateError | None:
+    """Return our error where a commit was answered with a no to the request as such; None for every other answer.
+
+    That is 400 and the other statuses of a client's fault, but for those that ask it to try again.
+    """
+    known, status = translate(error), _status(error)
+    if isinstance(known, NotFound | InvalidRequest) or (known is not None and known.code in _REFUSED_CREDENTIALS):
+        return known
+    if status == HTTPStatus.NOT_FOUND:
+        return NotFound("TABLE_NOT_FOUND", f"{_text(error)}; check the namespace and the table's name")
+    if status is not None and 400 <= status < 500 and status not in _TRY_AGAIN:
+        return InvalidRequest("CATALOG_REFUSED", f"the catalog refused the request: {_text(error)}")
+    return None
+
+
+def _status(error: BaseException) -> int | None:
+    """Return the HTTP status behind an error of PyIceberg's REST client, which has classes for few of them."""
+    status = getattr(getattr(error.__cause__, "response", None), "status_code", None)
+    return status if isinstance(status, int) else None
 
 
 def is_locked(error: BaseException) -> bool:

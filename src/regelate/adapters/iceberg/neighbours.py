@@ -33,16 +33,17 @@ class Neighbours:
     def _catalog(self) -> Catalog:
         return self._survey()
 
-    def check_no_clone(self, table: Table) -> tuple[str, ...]:
+    def check_no_clone(self, table: Table, spend: Callable[[int], None] = lambda tables: None) -> tuple[str, ...]:
         """Refuse when another table has this table's UUID or location: it reads the same files (row 52). Return the
         folders of all others.
 
         A table whose metadata is damaged or kept from us is passed over: what goes is named in this table's own
-        metadata. One that cannot be reached just now may be the twin: then the error says to try again.
+        metadata. One that cannot be reached just now may be the twin: then the error says to try again. `spend` is told
+        how many tables are about to be loaded, and may refuse.
         """
         mine = table.metadata
         folders: list[str] = []
-        for other in self._others(table, skip_unreadable=True):
+        for other in self._others(table, spend, skip_unreadable=True):
             if other.table_uuid == mine.table_uuid or Place.of(other.location) == Place.of(mine.location):
                 raise _shared("another table of this catalog reads the files of this one (the same location or UUID)")
             folders += folders_of(other)
@@ -53,12 +54,13 @@ class Neighbours:
 
         A table that cannot be loaded refuses too: nobody knows where its files lie.
         """
-        for other in self._others(table, skip_unreadable=False):
+        for other in self._others(table, lambda tables: None, skip_unreadable=False):
             if overlapping(folders_of(table.metadata), folders_of(other)) is not None:
                 raise _shared("the folder of another table of this catalog overlaps with this one")
 
-    def _others(self, table: Table, *, skip_unreadable: bool) -> Iterator[TableMetadata]:
+    def _others(self, table: Table, spend: Callable[[int], None], *, skip_unreadable: bool) -> Iterator[TableMetadata]:
         def load(identifier: Identifier) -> TableMetadata | None:
+            spend(0)
             try:
                 with catalog_faults():
                     try:
@@ -72,6 +74,7 @@ class Neighbours:
 
         with catalog_faults():
             identifiers = [i for i in self._tables(()) if i != table.name()]
+        spend(len(identifiers))
         with ThreadPoolExecutor(LOADS_AT_ONCE) as pool:
             yield from (found for found in pool.map(load, identifiers) if found is not None)
 

@@ -11,9 +11,10 @@ from regelate.adapters.iceberg.expiry import check_gc
 from regelate.adapters.iceberg.faults import catalog_faults
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.neighbours import Neighbours
-from regelate.adapters.iceberg.quarantine import QuarantineLists, quarantine_folder, snapshots_in, statistics_in
+from regelate.adapters.iceberg.quarantine import QuarantineLists, quarantine_folders, snapshots_in, statistics_in
+from regelate.adapters.iceberg.reach import freely
 from regelate.adapters.iceberg.reached import needed_by, older_metadata, reached, reached_by
-from regelate.adapters.iceberg.store import ObjectStore, own_folder
+from regelate.adapters.iceberg.store import ObjectStore, own_folder, own_folders
 from regelate.adapters.iceberg.tasks import check_metadata
 from regelate.core.reachability import Place, StoredFile
 from regelate.errors import Conflict
@@ -48,8 +49,9 @@ class TableOrphans:
 
     def listing(self) -> tuple[StoredFile, ...]:
         """List the table's folder, without what lies in our own: lists and ledgers look after themselves."""
-        own = Place.of(own_folder(self._table.metadata))
-        return tuple(f for f in self._store.files(self.root) if not own.holds(Place.of(f.path)))
+        own = [Place.of(folder) for folder in own_folders(self._table)]
+        files = ((f, Place.of(f.path)) for f in self._store.files(self.root))
+        return tuple(f for f, place in files if not any(folder.holds(place) for folder in own))
 
     def now_ms(self) -> int:
         return self._store.now_ms(own_folder(self._table.metadata))
@@ -72,9 +74,9 @@ class TableOrphans:
         yield from reached(self._table, self._reader)
         with catalog_faults():
             yield from older_metadata(self._table)
-        yield f"{own_folder(metadata).rpartition('/')[0]}/{VERSION_HINT}"
-        lists = QuarantineLists(self._store, quarantine_folder(metadata))
-        for listed in lists.all(str(metadata.table_uuid)):
+        yield from (f"{folder.rpartition('/')[0]}/{VERSION_HINT}" for folder in own_folders(self._table))
+        lists = QuarantineLists(self._store, quarantine_folders(self._table))
+        for listed in lists.all(str(metadata.table_uuid), freely):
             if not listed.snapshot_ids:  # it was cut off, and names nothing
                 continue
             yield listed.metadata_location

@@ -5,31 +5,33 @@ from __future__ import annotations
 import itertools
 import logging
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import compute_statistics_plan, data_file_statistics_from_parquet_metadata
+from pyiceberg.schema import Schema
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import IdentityTransform
 
 from regelate.adapters.iceberg.faults import storage_faults
+from regelate.adapters.iceberg.footer_metrics import MetricsPlan
 from regelate.adapters.iceberg.s3.file_io import S3FileIO, is_s3
 from regelate.adapters.iceberg.schema import columns_of
 from regelate.core.policy import SortField
 from regelate.core.rewrite import NewDataFile
-from regelate.core.table import ColumnMetrics, Partition
+from regelate.core.schema import Column
+from regelate.core.table import Partition
 from regelate.errors import Unavailable
 from regelate.ports import Ledger, OutputTarget
 
 log = logging.getLogger(__name__)
-ZERO_BYTES = {"float": (b"\x00\x00\x00\x80", b"\x00\x00\x00\x00"), "double": (b"\x00" * 7 + b"\x80", b"\x00" * 8)}
-"""Bounds of a zero by type: Iceberg orders -0.0 before 0.0, so a lower zero is -0.0 and an upper one 0.0."""
+Annotate = Callable[[str, Sequence[Column], str], None]
+"""Gives the local file of these columns, and of the schema with this JSON, the footer that Iceberg's writer gives."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,16 @@ class _PartitionPath:
 class TableOutputs:
     """Implements OutputFiles for one table and one run. A local warehouse is written in place, without a copy."""
 
-    def __init__(self, metadata: TableMetadata, io: FileIO, ledger: Ledger, *, run_id: str, folder: Path) -> None:
+    def __init__(
+        self,
+        metadata: TableMetadata,
+        io: FileIO,
+        ledger: Ledger,
+        *,
+        run_id: str,
+        folder: Path,
+        annotate: Annotate,
+    ) -> None:
         self._metadata = metadata
         self._io = io
         self._ledger = ledger
@@ -53,8 +64,10 @@ class TableOutputs:
         self._folder = folder
         self._counter = itertools.count()
         self._locations = load_location_provider(metadata.location, metadata.properties)
-        self._plan = compute_statistics_plan(metadata.schema(), metadata.properties)
-        self._leaves = [leaf for column in columns_of(metadata.schema()) for leaf in column.leaves]
+        self._metrics = MetricsPlan(metadata.schema(), metadata.properties)
+        self._annotate = annotate
+        self._columns = columns_of(metadata.schema())
+        self._schema_json = _json(metadata.schema())
 
     def reserve(self, partitions: Sequence[Partition]) -> tuple[OutputTarget, ...]:
         """Name the next outputs, one per partition given, and enter them in the ledger, all in one entry.
@@ -77,8 +90,13 @@ class TableOutputs:
         return OutputTarget(location=location, local_path=str(path), partition=partition)
 
     def publish(self, target: OutputTarget, *, sort_order_id: int | None) -> NewDataFile:
-        """Bring a written output to its location, check its size there and describe it from its footer."""
+        """Bring a written output to its location, check its size there and describe it from its footer.
+
+        Whoever wrote it, its footer first becomes the one that Iceberg's own writer would have given it.
+        """
         self._ledger.keep_alive()
+        with storage_faults():
+            self._annotate(target.local_path, self._columns, self._schema_json)
         size = Path(target.local_path).stat().st_size
         footer = pq.read_metadata(target.local_path)
         if local_path(target.location) is None:
@@ -90,22 +108,15 @@ class TableOutputs:
                 shutil.copyfileobj(source, sink, 8 * 1024 * 1024)
             Path(target.local_path).unlink()
         self._confirm(target.location, size)
-        names = {footer.schema.column(i).path: leaf.field_id for i, leaf in enumerate(self._leaves)}
-        found = data_file_statistics_from_parquet_metadata(footer, self._plan, names).to_serialized_dict()
-        types = {leaf.field_id: leaf.type for leaf in self._leaves}
+        metrics = self._metrics.of(footer)
         return NewDataFile(
             path=target.location,
             partition=target.partition,
             record_count=footer.num_rows,
             size_bytes=size,
-            metrics=ColumnMetrics(
-                value_counts=found["value_counts"],
-                null_counts=found["null_value_counts"],
-                lower_bounds=_zeroed(found["lower_bounds"], types, 0),
-                upper_bounds=_zeroed(found["upper_bounds"], types, 1),
-            ),
-            column_sizes=found["column_sizes"],
-            split_offsets=tuple(found["split_offsets"] or ()),
+            metrics=metrics.columns,
+            column_sizes=metrics.column_sizes,
+            split_offsets=metrics.split_offsets,
             sort_order_id=sort_order_id,
         )
 
@@ -167,10 +178,6 @@ def local_path(location: str) -> Path | None:
     return None if "://" in location else Path(location)
 
 
-def _zeroed(bounds: dict[int, bytes], types: dict[int, str], side: int) -> dict[int, bytes]:
-    adjusted = dict(bounds)
-    for field_id, raw in bounds.items():
-        zeros = ZERO_BYTES.get(types.get(field_id, ""))
-        if zeros is not None and raw in zeros:
-            adjusted[field_id] = zeros[side]
-    return adjusted
+def _json(schema: Schema) -> str:
+    """Return a schema as Java writes it: identifier fields only where there are any."""
+    return schema.model_dump_json(exclude=None if schema.identifier_field_ids else {"identifier_field_ids"})

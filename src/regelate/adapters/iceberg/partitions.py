@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 from urllib.parse import quote_plus
 from uuid import UUID
@@ -16,13 +15,17 @@ from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import UUIDType
 
+from regelate.adapters.iceberg.byte_cache import ByteCache
 from regelate.core.partition_text import value_text
+from regelate.core.policy import digest
 from regelate.core.table import Partition
 from regelate.core.time_ranges import ends_at_ms, partition_ends_at_ms
 
-TABLES_KEPT = 64
-"""Specs whose partitions stay cached; each holds at most PARTITIONS_KEPT of them."""
-PARTITIONS_KEPT = 20_000
+KEPT_BYTES = 32 * 1024 * 1024
+"""Memory for partitions that later loads of a table find again."""
+PARTITION_BYTES = 1200
+VALUE_BYTES = 300
+"""What one partition and one of its values take, besides their texts."""
 LONGEST_FOLDER_NAME = 200
 
 
@@ -30,10 +33,9 @@ def partition_of(spec: PartitionSpec, schema: Schema, record: Record | Sequence[
     """Return the partition of a manifest entry's record under its spec.
 
     `schema` is the table's current one: of a source column that was dropped, only the partition field's name is known.
-    Values are Iceberg's internal ones (days, months, microseconds as int), UUIDs as `UUID`. Cached per spec and values;
-    specs and schemas are told apart by identity, so that two tables with like specs never share a partition.
+    Values are Iceberg's internal ones (days, months, microseconds as int), UUIDs as `UUID`.
     """
-    return _partitions(_Same(spec), _Same(schema)).of(record)
+    return Partitions(spec, schema).of(record)
 
 
 def is_unpartitioned(spec: PartitionSpec) -> bool:
@@ -44,28 +46,15 @@ def is_unpartitioned(spec: PartitionSpec) -> bool:
     return all(isinstance(f.transform, VoidTransform) for f in spec.fields)
 
 
-class _Same:
-    """A cache key that is equal only to a wrapper of the very same object, and keeps it alive."""
-
-    __slots__ = ("item",)
-
-    def __init__(self, item: Any) -> None:
-        self.item = item
-
-    def __hash__(self) -> int:
-        return id(self.item)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.item is other.item
+_kept: ByteCache[tuple[str, str], Partition] = ByteCache(KEPT_BYTES)
 
 
-@lru_cache(maxsize=TABLES_KEPT)
-def _partitions(spec: _Same, schema: _Same) -> _Partitions:
-    return _Partitions(spec.item, schema.item)
+class Partitions:
+    """The partitions of one spec: equal values give the same object.
 
-
-class _Partitions:
-    """The partitions of one spec."""
+    They come out of the spec, and of the names and types of its source columns. So those are the key under which the
+    process keeps partitions: each load of a table makes new objects of its spec and schema.
+    """
 
     def __init__(self, spec: PartitionSpec, schema: Schema) -> None:
         self._spec = spec
@@ -82,6 +71,8 @@ class _Partitions:
         )
         used = Counter(f.source_id for f in spec.fields if not isinstance(f.transform, VoidTransform))
         self._named_by_source = [used[f.source_id] == 1 for f in spec.fields]
+        named = [(f.field_id, f.name, str(f.transform), f.source_id) for f in spec.fields]
+        self._key = digest(repr((spec.spec_id, named, self._sources, [str(t) for t in self._types])))
         self._known: dict[str, Partition] = {}
 
     def of(self, record: Record | Sequence[Any]) -> Partition:
@@ -93,9 +84,15 @@ class _Partitions:
         key = repr(values)
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= PARTITIONS_KEPT:
-                self._known.clear()
-            found = self._known[key] = self._build(values)
+            found = self._known[key] = self._found_or_built(key, values)
+        return found
+
+    def _found_or_built(self, key: str, values: tuple[Any, ...]) -> Partition:
+        found = _kept.get((self._key, key))
+        if found is None:
+            found = self._build(values)
+            texts = len(found.path) + sum(map(len, found.source_values.values())) + 3 * len(key)
+            _kept.put((self._key, key), found, PARTITION_BYTES + VALUE_BYTES * len(values) + 2 * texts)
         return found
 
     def _build(self, values: tuple[Any, ...]) -> Partition:

@@ -12,16 +12,14 @@ import logging
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 from pyiceberg.manifest import (
-    DataFileContent,
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    write_manifest_list,
 )
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
@@ -39,14 +37,16 @@ from pyiceberg.table.update import (
 )
 
 from regelate.adapters.iceberg.expiry import restoring_updates
+from regelate.adapters.iceberg.manifest_writer import write_manifest_list
 from regelate.adapters.iceberg.manifest_writing import ManifestFiles, merge_manifests
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.native import native_data_file
+from regelate.adapters.iceberg.removal import Removal
 from regelate.adapters.iceberg.summary import snapshot_summary
 from regelate.adapters.iceberg.upkeep import write_group
 from regelate.core.quarantine import Restoration
+from regelate.core.rewrite import NewDataFile
 from regelate.core.table import MAIN_BRANCH
-from regelate.errors import Conflict, InvariantViolated
 from regelate.ports import Ledger, SnapshotChange
 
 log = logging.getLogger(__name__)
@@ -59,18 +59,6 @@ class Produced:
     updates: tuple[TableUpdate, ...]
     requirements: tuple[TableRequirement, ...]
     written: tuple[str, ...]
-
-
-@dataclass
-class _Edit:
-    """Live entries of touched manifests, by content and spec: what stays and what goes."""
-
-    kept: dict[tuple[ManifestContent, int], list[ManifestEntry]] = field(default_factory=lambda: defaultdict(list))
-    gone: dict[tuple[ManifestContent, int], list[ManifestEntry]] = field(default_factory=lambda: defaultdict(list))
-    carried: list[ManifestFile] = field(default_factory=list)
-
-    def gone_entries(self) -> list[ManifestEntry]:
-        return [e for entries in self.gone.values() for e in entries]
 
 
 class SnapshotProducer:
@@ -92,28 +80,30 @@ class SnapshotProducer:
         head = self._metadata.current_snapshot()
         listed = self._reader.manifests(self._table.io, head.manifest_list) if head else ()
         regrouped = {path for group in change.manifest_groups for path in group.paths}
-        edit = self._edit([m for m in listed if m.manifest_path not in regrouped], change)
+        removal = Removal(change)
+        touched, carried = self._parted([m for m in listed if m.manifest_path not in regrouped], removal)
         files = ManifestFiles(self._table, change.snapshot_id, uuid.uuid4(), self._ledger.record, self._others)
         self.written = files.written
         if change.manifest_groups:
             by_path = {m.manifest_path: m for m in listed}
             made = [m for g in change.manifest_groups for m in write_group(files, self._reader, by_path, g)]
-            manifests, counts = [*made, *edit.carried], _manifest_counts(made, edit.carried, regrouped)
+            manifests, counts = [*made, *carried], _manifest_counts(made, carried, regrouped)
         else:
-            manifests, counts = [*self._added(files, change), *self._rewritten(files, edit), *edit.carried], {}
+            rewritten = self._rewritten(files, touched, removal)
+            removal.check()
+            manifests, counts = [*self._added(files, change), *rewritten, *carried], {}
             manifests = merge_manifests(manifests, files, self._reader, self._metadata.properties)
             self._drop_merged(files, {m.manifest_path for m in manifests})
         sequence_number = self._metadata.next_sequence_number()
         files.written.append(files.list_path)
-        with write_manifest_list(
-            self._metadata.format_version,
+        write_manifest_list(
             self._table.io.new_output(files.list_path),
-            change.snapshot_id,
-            head.snapshot_id if head else None,
-            sequence_number,
-            files.compression,
-        ) as writer:
-            writer.add_manifests(manifests)
+            manifests,
+            format_version=self._metadata.format_version,
+            snapshot_id=change.snapshot_id,
+            parent_id=head.snapshot_id if head else None,
+            sequence_number=sequence_number,
+        )
         snapshot = Snapshot(
             snapshot_id=change.snapshot_id,
             parent_snapshot_id=head.snapshot_id if head else None,
@@ -122,7 +112,7 @@ class SnapshotProducer:
             manifest_list=files.list_path,
             summary=Summary(
                 Operation(change.operation),
-                **snapshot_summary(self._metadata, change, edit.gone_entries(), (head.summary or {}) if head else None),
+                **snapshot_summary(self._metadata, change, removal, (head.summary or {}) if head else None),
                 **counts,
             ),
             schema_id=self._metadata.current_schema_id,
@@ -179,51 +169,60 @@ class SnapshotProducer:
             AssertDefaultSpecId(default_spec_id=self._metadata.default_spec_id),
         )
 
-    def _edit(self, listed: Sequence[ManifestFile], change: SnapshotChange) -> _Edit:
-        edit = _Edit()
-        wanted = {ManifestContent.DATA: set(change.removed), ManifestContent.DELETES: set(change.dropped_delete_paths)}
+    def _parted(
+        self, listed: Sequence[ManifestFile], removal: Removal
+    ) -> tuple[list[ManifestFile], list[ManifestFile]]:
+        """Tell the manifests that hold something that goes from those that are carried over as they are.
+
+        One that holds nothing live any more is left out of the new list.
+        """
+        touched: list[ManifestFile] = []
+        carried: list[ManifestFile] = []
         for manifest in listed:
-            paths = wanted[manifest.content]
-            known = manifest.manifest_path in change.base_manifests and manifest.content == ManifestContent.DATA
-            if not paths or known:
-                _carry(edit, manifest)
-                continue
-            entries = self._reader.entries(self._table.io, manifest)
-            if not any(e.data_file.file_path in paths for e in entries):
-                _carry(edit, manifest)
-                continue
-            key = (manifest.content, manifest.partition_spec_id)
-            for entry in entries:
-                (edit.gone if entry.data_file.file_path in paths else edit.kept)[key].append(entry)
-        _check_removed(edit, change)
-        return edit
+            if removal.touches(manifest, self._entries(manifest)):
+                touched.append(manifest)
+            elif manifest.has_added_files() or manifest.has_existing_files():
+                carried.append(manifest)
+        return touched, carried
+
+    def _entries(self, manifest: ManifestFile) -> Iterator[ManifestEntry]:
+        """Read a manifest when, and as far as, it is asked for."""
+        yield from self._reader.entries(self._table.io, manifest)
 
     def _added(self, files: ManifestFiles, change: SnapshotChange) -> list[ManifestFile]:
-        by_spec: dict[int, list[ManifestEntry]] = defaultdict(list)
-        sequence_number = change.data_sequence_number if self._metadata.format_version > 1 else None
+        by_spec: dict[int, list[NewDataFile]] = defaultdict(list)
         for new in change.added:
-            spec_id = new.partition.spec_id
-            by_spec[spec_id].append(
-                ManifestEntry.from_args(
-                    status=ManifestEntryStatus.ADDED,
-                    snapshot_id=change.snapshot_id,
-                    sequence_number=sequence_number,
-                    data_file=native_data_file(new),
-                )
+            by_spec[new.partition.spec_id].append(new)
+        sequence_number = change.data_sequence_number if self._metadata.format_version > 1 else None
+        return [
+            manifest
+            for spec_id, added in by_spec.items()
+            for manifest in files.write(
+                ManifestContent.DATA, spec_id, (_new_entry(new, change.snapshot_id, sequence_number) for new in added)
             )
-        return [m for spec_id, entries in by_spec.items() for m in files.write(ManifestContent.DATA, spec_id, entries)]
+        ]
 
-    def _rewritten(self, files: ManifestFiles, edit: _Edit) -> list[ManifestFile]:
+    def _rewritten(self, files: ManifestFiles, touched: Sequence[ManifestFile], removal: Removal) -> list[ManifestFile]:
         """Write what is left and what is gone of all touched manifests together, one run of manifests per spec."""
-        manifests: list[ManifestFile] = []
-        for key in edit.gone:
-            content, spec_id = key
-            entries: Iterable[ManifestEntry] = [
-                *(_with_status(e, ManifestEntryStatus.EXISTING) for e in edit.kept.get(key, ())),
-                *(_with_status(e, ManifestEntryStatus.DELETED, files.snapshot_id) for e in edit.gone[key]),
-            ]
-            manifests += files.write(content, spec_id, entries)
-        return manifests
+        of_kind: dict[tuple[ManifestContent, int], list[ManifestFile]] = defaultdict(list)
+        for manifest in touched:
+            of_kind[(manifest.content, manifest.partition_spec_id)].append(manifest)
+        return [
+            written
+            for (content, spec_id), edited in of_kind.items()
+            for written in files.write(
+                content, spec_id, (entry for m in edited for entry in removal.edited(m, self._entries(m)))
+            )
+        ]
+
+
+def _new_entry(new: NewDataFile, snapshot_id: int, sequence_number: int | None) -> ManifestEntry:
+    return ManifestEntry.from_args(
+        status=ManifestEntryStatus.ADDED,
+        snapshot_id=snapshot_id,
+        sequence_number=sequence_number,
+        data_file=native_data_file(new),
+    )
 
 
 def _manifest_counts(
@@ -236,39 +235,6 @@ def _manifest_counts(
         "manifests-replaced": str(len(replaced)),
         "entries-processed": str(sum(m.existing_files_count or 0 for m in made)),
     }
-
-
-def _check_removed(edit: _Edit, change: SnapshotChange) -> None:
-    """Refuse to remove a file that is not live, or that the head lists more often than it was read."""
-    found = [e.data_file.file_path for e in edit.gone_entries() if e.data_file.content == DataFileContent.DATA]
-    missing = set(change.removed) - set(found)
-    if missing:
-        raise InvariantViolated(
-            "INPUT_NOT_LIVE", f"{len(missing)} files to remove are not live at the head, e.g. {min(missing)}"
-        )
-    if len(found) != change.removed_entries:
-        raise Conflict(
-            "INPUT_LISTED_TWICE",
-            f"the head lists the {len(change.removed)} files to remove {len(found)} times, and "
-            f"{change.removed_entries} were read: a data file stands in the table twice; remove the duplicate entry",
-            retryable=False,
-        )
-
-
-def _carry(edit: _Edit, manifest: ManifestFile) -> None:
-    """Keep a manifest as it is; one that holds nothing live any more is left out of the new list."""
-    if manifest.has_added_files() or manifest.has_existing_files():
-        edit.carried.append(manifest)
-
-
-def _with_status(entry: ManifestEntry, status: ManifestEntryStatus, snapshot_id: int | None = None) -> ManifestEntry:
-    return ManifestEntry.from_args(
-        status=status,
-        snapshot_id=entry.snapshot_id if snapshot_id is None else snapshot_id,
-        sequence_number=entry.sequence_number,
-        file_sequence_number=entry.file_sequence_number,
-        data_file=entry.data_file,
-    )
 
 
 def _moved(ref: SnapshotRef | None, snapshot: Snapshot) -> SetSnapshotRefUpdate:

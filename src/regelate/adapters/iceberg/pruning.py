@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +22,6 @@ from pyiceberg.expressions.visitors import (
     _InclusiveMetricsEvaluator,
     bind,
     expression_evaluator,
-    inclusive_projection,
     manifest_evaluator,
 )
 from pyiceberg.manifest import DataFile, ManifestFile
@@ -29,6 +29,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import DateType, IntegerType, LongType, StringType
 
+from regelate.adapters.iceberg.packed_maps import PackedMap, unpacked
+from regelate.adapters.iceberg.transforms import UNREADABLE, Projection
 from regelate.errors import InvalidRequest
 
 MAX_WHERE_CHARACTERS = 10_000
@@ -76,17 +78,18 @@ class FilePruner:
             raise InvalidRequest("INVALID_FIELD", f"where: {reason}", field="where") from error
 
     def manifest_may_match(self, manifest: ManifestFile) -> bool:
-        return isinstance(self._expression, AlwaysTrue) or bool(
-            self._manifest_evaluators(manifest.partition_spec_id)(manifest)
+        return isinstance(self._expression, AlwaysTrue) or _says(
+            self._manifest_evaluators(manifest.partition_spec_id), manifest
         )
 
     def may_match(self, native: DataFile) -> bool:
         if isinstance(self._expression, AlwaysTrue):
             return True
-        return bool(self._partition_evaluators(native.spec_id)(native)) and bool(self._metrics.eval(native))
+        in_partition = _says(self._partition_evaluators(native.spec_id), native)
+        return in_partition and _says(self._metrics.eval, _with_maps(native))
 
     def _projection(self, spec_id: int) -> BooleanExpression:
-        return inclusive_projection(self._schema, self._specs[spec_id], case_sensitive=True)(self._expression)
+        return Projection(self._schema, self._specs[spec_id], case_sensitive=True).project(self._expression)
 
     def _partition_evaluator(self, spec_id: int):  # type: ignore[no-untyped-def]
         partition_schema = Schema(*self._specs[spec_id].partition_type(self._schema).fields)
@@ -95,6 +98,19 @@ class FilePruner:
 
     def _manifest_evaluator(self, spec_id: int):  # type: ignore[no-untyped-def]
         return manifest_evaluator(self._specs[spec_id], self._schema, self._projections(spec_id), case_sensitive=True)
+
+
+def _says(evaluate: Callable[[Any], object], of: object) -> bool:
+    """Say whether a match is possible; where values or bounds cannot be read, it is."""
+    try:
+        return bool(evaluate(of))
+    except (*UNREADABLE, struct.error):
+        return True
+
+
+def _with_maps(native: DataFile) -> DataFile:
+    """Unpack the statistics of an entry once, for an evaluator that looks into them again and again."""
+    return DataFile(*(unpacked(value) if isinstance(value, PackedMap) else value for value in native._data))
 
 
 KEYS_BY_VALUE = 200

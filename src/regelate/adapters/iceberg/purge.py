@@ -16,9 +16,10 @@ from regelate.adapters.iceberg.faults import storage_faults
 from regelate.adapters.iceberg.ledger import FOLDER as LEDGER_FOLDER
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.neighbours import folders_of
-from regelate.adapters.iceberg.quarantine import QuarantineLists, quarantine_folder
+from regelate.adapters.iceberg.quarantine import QuarantineLists, quarantine_folders
+from regelate.adapters.iceberg.reach import freely
 from regelate.adapters.iceberg.reached import all_manifests
-from regelate.adapters.iceberg.store import ObjectStore, own_folder
+from regelate.adapters.iceberg.store import ObjectStore, own_folders
 from regelate.errors import DataUnavailable, RegelateError, Unavailable
 
 DELETIONS_AT_ONCE = 16
@@ -78,9 +79,9 @@ def _remembered(table: Table) -> tuple[str, ...]:
     Those of another table, which has its metadata here too or stood in this place before, stay, and so do its files.
     """
     store, uuid = ObjectStore(table.io), str(table.metadata.table_uuid)
-    quarantine = QuarantineLists(store, quarantine_folder(table.metadata))
-    lists = quarantine.all(uuid)
-    own = store.files(own_folder(table.metadata))
+    quarantine = QuarantineLists(store, quarantine_folders(table))
+    lists = quarantine.all(uuid, freely)
+    own = [f for folder in own_folders(table) for f in store.files(folder)]
     with storage_faults():
         read = [
             read_entry(table.io, f, 0.0) for f in own if f"/{LEDGER_FOLDER}/" in f.path and f.path.endswith(".json")
@@ -101,7 +102,7 @@ def _begins_with(path: str, folder: str) -> bool:
 
 def _content(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[str]:
     """Yield each data and delete file once; a manifest that cannot be read keeps its files."""
-    reader = ManifestReader(cached_entries=0)
+    reader = ManifestReader(cached_bytes=0)
     seen: set[str] = set()
     for manifest in manifests:
         try:

@@ -1,4 +1,4 @@
-"""Quarantine lists as small JSON objects beside a table's metadata: `<metadata folder>/regelate/quarantine/<id>.json`.
+"""Quarantine lists as small JSON objects at a table's location: `<location>/metadata/regelate/quarantine/<id>.json`.
 
 A list holds all that an undo needs, so that it does not depend on the old metadata file, which the table may delete.
 """
@@ -6,14 +6,14 @@ A list holds all that an undo needs, so that it does not depend on the old metad
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from regelate.adapters.iceberg.store import ObjectStore, own_folder
+from regelate.adapters.iceberg.store import ObjectStore, own_folders
 from regelate.core.quarantine import COMMIT_ALLOWANCE_MS, Quarantine
 from regelate.core.reachability import StoredFile
 from regelate.errors import DataUnavailable
@@ -21,73 +21,94 @@ from regelate.ports import ExpiryChange
 
 FOLDER = "quarantine"
 FORMAT = 1
+READS_AT_ONCE = 16
 Document = dict[str, Any]
 
 
-def quarantine_folder(metadata: TableMetadata) -> str:
-    return f"{own_folder(metadata)}/{FOLDER}"
+def quarantine_folders(table: Table) -> tuple[str, ...]:
+    return tuple(f"{folder}/{FOLDER}" for folder in own_folders(table))
 
 
 class QuarantineLists:
-    """The lists of one table, by its storage and the folder they lie in."""
+    """The lists of one table, by its storage and the folders they may lie in; for one operation.
 
-    def __init__(self, store: ObjectStore, folder: str) -> None:
+    New ones go to the first folder. A list that has its files does not change any more, and is read once.
+    """
+
+    def __init__(self, store: ObjectStore, folders: Sequence[str]) -> None:
         self._store = store
-        self._folder = folder
+        self._folders = folders
+        self._places: dict[str, str] = {}
+        self._known: dict[tuple[str, int, int], Document] = {}
+        self._documents: dict[str, Document] = {}
 
     def write(self, document: Document) -> None:
         self._store.write(self.location(document["undo_id"]), json.dumps(document, separators=(",", ":")).encode())
 
     def read(self, undo_id: str) -> Document:
-        """Return a list as it was written. Errors: DataUnavailable METADATA_CORRUPT."""
-        location = self.location(undo_id)
-        found = _parsed(self._store.read(location))
-        if found is None or found.get("format") != FORMAT:
-            what = "it was cut off" if found is None else f"its format is {found.get('format')}"
-            raise DataUnavailable(
-                "METADATA_CORRUPT", f"cannot read the quarantine list {location}: {what}", path=location
-            )
+        """Return a list as it was last read by `all`, else as it is. Errors: DataUnavailable METADATA_CORRUPT."""
+        found = self._documents.get(undo_id)
+        if found is None:
+            location = self.location(undo_id)
+            found = _parsed(self._store.read(location), location)
+            if found is None:
+                raise _unreadable(location, "it was cut off")
         return found
 
     def drop(self, undo_id: str) -> None:
         self._store.delete(self.location(undo_id))
 
-    def all(self, table_uuid: str) -> tuple[Quarantine, ...]:
+    def all(self, table_uuid: str, spend: Callable[[int], None]) -> tuple[Quarantine, ...]:
         """Return the lists of this very table, oldest first; those of an earlier table at this place are left alone.
 
         One that was cut off while it was written names nothing, and is due half an hour later: its expiry died
         before anybody was told of an undo. What it would have named is found as orphan files.
         """
-        found = [
-            _value(d, stored.modified_ms) if d is not None else _cut_off(table_uuid, stored)
-            for stored, d in self._documents()
-            if d is None or d["table_uuid"] == table_uuid
-        ]
-        return tuple(sorted(found, key=lambda q: (q.recorded_ms, q.undo_id)))
+        return _values(table_uuid, self._all(self.stored(), spend))
+
+    def oldest(self, table_uuid: str, spend: Callable[[int], None]) -> tuple[int, Quarantine | None]:
+        """Return how many lists there are, of whatever table, and the one that was completed first if it is ours."""
+        stored = sorted(self.stored(), key=lambda f: f.modified_ms)
+        found = _values(table_uuid, self._all(stored[:1], spend))
+        return len(stored), found[0] if found else None
 
     def others(self, table_uuid: str) -> frozenset[str]:
         """Return the locations of the lists in this folder that are not of this table."""
-        documents = self._documents()
+        documents = self._all(self.stored(), lambda requests: None)
         return frozenset(stored.path for stored, d in documents if d is not None and d["table_uuid"] != table_uuid)
 
-    def _documents(self) -> Iterator[tuple[StoredFile, Document | None]]:
-        """Yield every list; without a document where it was cut off."""
-        for stored in self._store.files(self._folder):
-            name = stored.path.rpartition("/")[2]
-            if name.endswith(".json"):
-                whole = _parsed(self._store.read(stored.path)) is not None
-                yield stored, self.read(name.removesuffix(".json")) if whole else None
+    def stored(self) -> tuple[StoredFile, ...]:
+        found = [f for folder in self._folders for f in self._store.files(folder) if f.path.endswith(".json")]
+        self._places = {_undo_id(f): f.path for f in found}
+        return tuple(found)
+
+    def _all(
+        self, stored: Sequence[StoredFile], spend: Callable[[int], None]
+    ) -> list[tuple[StoredFile, Document | None]]:
+        """Read what is not known yet, several at once; without a document where a list was cut off."""
+        unread = [file for file in stored if _version(file) not in self._known]
+        spend(len(unread))
+        found: dict[tuple[str, int, int], Document | None] = {
+            _version(f): self._known[_version(f)] for f in stored if _version(f) in self._known
+        }
+        with ThreadPoolExecutor(READS_AT_ONCE) as pool:
+            found |= zip(map(_version, unread), pool.map(self._document, unread), strict=True)
+        self._known |= {version: d for version, d in found.items() if d is not None and d["files"] is not None}
+        self._documents |= {d["undo_id"]: d for d in found.values() if d is not None}
+        return [(file, found[_version(file)]) for file in stored]
+
+    def _document(self, stored: StoredFile) -> Document | None:
+        return _parsed(self._store.read(stored.path), stored.path)
 
     def now_ms(self) -> int:
-        return self._store.now_ms(self._folder)
+        return self._store.now_ms(self._folders[0])
 
     def recorded_ms(self, undo_id: str) -> int | None:
         """Return when a list was written; None where it is gone."""
-        location = self.location(undo_id)
-        return next((f.modified_ms for f in self._store.files(self._folder) if f.path == location), None)
+        return next((f.modified_ms for f in self.stored() if _undo_id(f) == undo_id), None)
 
     def location(self, undo_id: str) -> str:
-        return f"{self._folder}/{undo_id}.json"
+        return self._places.get(undo_id, f"{self._folders[0]}/{undo_id}.json")
 
 
 def document_of(undo_id: str, table: Table, change: ExpiryChange, *, grace_ms: int, created_ms: int) -> Document:
@@ -132,17 +153,43 @@ def with_files(document: Document, files: Iterable[StoredFile], recorded_ms: int
     return {**document, "recorded_ms": recorded_ms, "files": [[f.path, f.size_bytes] for f in files]}
 
 
-def _parsed(content: bytes) -> Document | None:
+def _undo_id(stored: StoredFile) -> str:
+    return stored.path.rpartition("/")[2].removesuffix(".json")
+
+
+def _version(stored: StoredFile) -> tuple[str, int, int]:
+    return stored.path, stored.modified_ms, stored.size_bytes
+
+
+def _parsed(content: bytes, location: str) -> Document | None:
+    """Return a list; None where it was cut off. Errors: DataUnavailable METADATA_CORRUPT for an unknown format."""
     try:
         found = json.loads(content)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        return None
+    if found.get("format") != FORMAT:
+        raise _unreadable(location, f"its format is {found.get('format')}")
+    return found
+
+
+def _unreadable(location: str, what: str) -> DataUnavailable:
+    return DataUnavailable("METADATA_CORRUPT", f"cannot read the quarantine list {location}: {what}", path=location)
+
+
+def _values(table_uuid: str, read: Iterable[tuple[StoredFile, Document | None]]) -> tuple[Quarantine, ...]:
+    found = [
+        _value(d, stored.modified_ms) if d is not None else _cut_off(table_uuid, stored)
+        for stored, d in read
+        if d is None or d["table_uuid"] == table_uuid
+    ]
+    return tuple(sorted(found, key=lambda q: (q.recorded_ms, q.undo_id)))
 
 
 def _cut_off(table_uuid: str, stored: StoredFile) -> Quarantine:
     return Quarantine(
-        undo_id=stored.path.rpartition("/")[2].removesuffix(".json"),
+        undo_id=_undo_id(stored),
         table_uuid=table_uuid,
         metadata_location="",
         snapshot_ids=(),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from copy import copy
 from functools import cached_property
-from itertools import chain
 
 from pyiceberg.table import Table
 
@@ -17,16 +17,16 @@ from regelate.adapters.iceberg.quarantine import (
     QuarantineLists,
     document_of,
     merged,
-    quarantine_folder,
+    quarantine_folders,
     snapshots_in,
     statistics_in,
     with_files,
 )
-from regelate.adapters.iceberg.reached import all_manifests, needed_by, reached, reached_by
+from regelate.adapters.iceberg.reach import Reach, Spend, freely, mark
 from regelate.adapters.iceberg.store import ObjectStore
 from regelate.adapters.iceberg.tasks import check_metadata
 from regelate.core.quarantine import Quarantine, Restoration
-from regelate.core.reachability import StoredFile, of_other_tables, plan_reclaim
+from regelate.core.reachability import StoredFile, of_other_tables
 from regelate.errors import Conflict
 from regelate.ports import ExpiryChange
 
@@ -49,6 +49,7 @@ class SnapshotReclaimer:
         self._neighbours = neighbours
         self._recorded: dict[str, Document] = {}
         self._folders_of_others: tuple[str, ...] | None = None
+        self._spend: Spend = freely
 
     def check_allowed(self) -> None:
         metadata = self._seen().metadata
@@ -56,7 +57,7 @@ class SnapshotReclaimer:
         check_gc(metadata)
 
     def check_unshared(self) -> None:
-        self._folders_of_others = self._neighbours.check_no_clone(self._seen())
+        self._folders_of_others = self._neighbours.check_no_clone(self._seen(), self._spend)
 
     def record(self, undo_id: str, change: ExpiryChange, *, grace_ms: int, created_ms: int) -> None:
         """Write the list of an attempt; what earlier ones of this expiry named stays in it, for one may yet land."""
@@ -66,15 +67,22 @@ class SnapshotReclaimer:
         self._recorded[undo_id] = document
         self._lists.write(document)
 
+    def within(self, spend: Spend) -> SnapshotReclaimer:
+        self._lists  # noqa: B018  made now, so that both know what one of them has read
+        limited = copy(self)
+        limited._spend = spend
+        return limited
+
     def list_files(self, undo_id: str) -> Quarantine:
-        """Complete a list with the files that its snapshots reached and the latest metadata does not, and return it.
+        """Complete a list with the files that its snapshots reached and the kept ones beside them do not; return it.
 
         Where it is gone, this run was out of touch for so long that another one finished its expiry: then there is
-        nothing to undo any more, and what may be left is due at once.
+        nothing to undo any more, and what may be left is due at once. Call it after the head was loaded.
         """
         recorded_ms = self._lists.recorded_ms(undo_id) or 0
         document = self._recorded.get(undo_id) or self._lists.read(undo_id)
-        files = self._unreached(self._reached_by(document))
+        _check_same(self._seen(), document["table_uuid"])
+        files = self._left_by(self._seen(), document)
         self._lists.write(with_files(document, files, recorded_ms))
         return Quarantine(
             undo_id=undo_id,
@@ -90,28 +98,36 @@ class SnapshotReclaimer:
         self._lists.drop(undo_id)
 
     def quarantines(self) -> tuple[Quarantine, ...]:
-        return self._lists.all(str(self._seen().metadata.table_uuid))
+        return self._lists.all(str(self._seen().metadata.table_uuid), self._spend)
+
+    def oldest(self) -> tuple[int, Quarantine | None]:
+        return self._lists.oldest(str(self._seen().metadata.table_uuid), self._spend)
 
     def now_ms(self) -> int:
         return self._lists.now_ms()
 
-    def unreachable(self, listed: Quarantine) -> tuple[StoredFile, ...]:
-        """Return the files of a list that the latest metadata still does not reach."""
-        if listed.files is None:
-            return self._unreached(self._reached_by(self._lists.read(listed.undo_id)))
-        return self._unreached({f.path: f.size_bytes for f in listed.files})
+    def unreachable(self, lists: Sequence[Quarantine]) -> tuple[tuple[StoredFile, ...], ...]:
+        """Return the files of each list that the latest metadata still does not reach."""
+        if not lists:
+            return ()
+        table = self._load()
+        check_gc(table.metadata)
+        _check_same(table, str(self._seen().metadata.table_uuid))
+        named = [self._left_by(table, self._lists.read(q.undo_id)) if q.files is None else q.files for q in lists]
+        sizes = {f.path: f.size_bytes for files in named for f in files}
+        left = {f.path for f in self._reach.unreached(table, sizes)}
+        return tuple(tuple(f for f in files if f.path in left) for files in named)
 
-    def needed(self, lists: Sequence[Quarantine]) -> frozenset[str]:
+    def needed(self, lists: Sequence[Quarantine], paths: Collection[str]) -> frozenset[str]:
+        """Return which of these paths the snapshots of these lists need, with their statistics.
+
+        Not by the files of the lists: these hold what the snapshots had removed, too, which an earlier list may name.
+        """
         documents = [self._lists.read(q.undo_id) for q in lists if q.snapshot_ids]  # a list that was cut off has none
+        statistics = {mark(path) for document in documents for path in statistics_in(document)}
+        found = frozenset(path for path in paths if mark(path) in statistics)
         snapshots = [s for document in documents for s in snapshots_in(document)]
-        known = {m.manifest_path for m in all_manifests(self._load(), self._reader)}
-        return frozenset(
-            chain(
-                (f.path for q in lists for f in q.files or ()),
-                *(statistics_in(document) for document in documents),
-                needed_by(self._seen().io, self._reader, snapshots, known=known),
-            )
-        )
+        return found | self._reach.needed(snapshots, (path for path in paths if path not in found))
 
     def delete(self, files: Sequence[StoredFile]) -> tuple[StoredFile, ...]:
         """Delete files and return those that were there. What lies in another table's folder is spared (row 52)."""
@@ -137,20 +153,20 @@ class SnapshotReclaimer:
 
     @cached_property
     def _lists(self) -> QuarantineLists:
-        return QuarantineLists(self._store, quarantine_folder(self._seen().metadata))
+        return QuarantineLists(self._store, quarantine_folders(self._seen()))
 
-    def _reached_by(self, document: Document) -> dict[str, int]:
-        known = {m.manifest_path for m in all_manifests(self._load(), self._reader)}
-        snapshots = snapshots_in(document)
-        return {**statistics_in(document), **reached_by(self._seen().io, self._reader, snapshots, known=known)}
+    @property
+    def _reach(self) -> Reach:
+        return Reach(self._seen().io, self._reader, self._spend)
 
-    def _unreached(self, candidates: dict[str, int]) -> tuple[StoredFile, ...]:
-        table = self._load()
-        check_gc(table.metadata)
-        if table.metadata.table_uuid != self._seen().metadata.table_uuid:
-            raise Conflict(
-                "TABLE_REPLACED",
-                "the table was dropped and made again meanwhile; nothing was deleted",
-                retryable=False,
-            )
-        return plan_reclaim(candidates, reached(table, self._reader)) if candidates else ()
+    def _left_by(self, table: Table, document: Document) -> tuple[StoredFile, ...]:
+        return self._reach.left_by(snapshots_in(document), table, statistics_in(document))
+
+
+def _check_same(table: Table, table_uuid: str) -> None:
+    if str(table.metadata.table_uuid) != table_uuid:
+        raise Conflict(
+            "TABLE_REPLACED",
+            "the table was dropped and made again meanwhile; nothing was deleted",
+            retryable=False,
+        )

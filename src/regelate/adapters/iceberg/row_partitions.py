@@ -16,14 +16,19 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, YearTransform
 from pyiceberg.types import DateType, IcebergType, TimestampType, TimestamptzType, TimeType
 
-from regelate.adapters.iceberg.partitions import partition_of
+from regelate.adapters.iceberg.partitions import Partitions, partition_of
 from regelate.adapters.iceberg.schema import columns_of
+from regelate.adapters.iceberg.transforms import partition_value
 from regelate.core.schema import Column
 from regelate.core.table import Partition
+from regelate.errors import InvalidRequest
 
 
 def split_by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[Partition, pa.Table]]:
-    """Yield each partition with its rows, in the order of first appearance; rows keep their order. No rows: nothing."""
+    """Yield each partition with its rows, in the order of first appearance; rows keep their order. No rows: nothing.
+
+    Errors: InvalidRequest 422 VALUE_OUT_OF_RANGE for a value whose partition the table cannot hold.
+    """
     if rows.num_rows == 0:
         return
     if spec.is_unpartitioned():
@@ -34,16 +39,31 @@ def split_by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> I
     keys: list[tuple[Any, ...]] = []
     for field in spec.fields:
         path = _path(columns, field.source_id)
-        field_codes, values = _field_codes(_column(rows, path), field, schema.find_type(field.source_id))
+        try:
+            field_codes, values = _field_codes(_column(rows, path), field, schema.find_type(field.source_id))
+        except OverflowError as error:
+            raise _out_of_range(field, schema, error) from error
         codes, keys = (
             (field_codes, [(v,) for v in values]) if codes is None else _joined(codes, keys, field_codes, values)
         )
     counts = {c["values"]: c["counts"] for c in pc.value_counts(codes).to_pylist()}
     ordered = rows if len(counts) == 1 else rows.take(pc.array_sort_indices(codes))
+    partitions = Partitions(spec, schema)
     start = 0
     for code in sorted(counts):
-        yield partition_of(spec, schema, keys[code]), ordered.slice(start, counts[code])
+        yield partitions.of(keys[code]), ordered.slice(start, counts[code])
         start += counts[code]
+
+
+def _out_of_range(field: PartitionField, schema: Schema, error: OverflowError) -> InvalidRequest:
+    column, kind = schema.find_column_name(field.source_id), schema.find_type(field.source_id)
+    return InvalidRequest(
+        "VALUE_OUT_OF_RANGE",
+        f"column {column!a}: the partition {field.name!a} ({field.transform}) of a value is beyond {kind}: {error}; "
+        "no row was written",
+        status=422,
+        column=column,
+    )
 
 
 def _joined(
@@ -58,7 +78,7 @@ def _joined(
 def _field_codes(array: pa.Array, field: PartitionField, source_type: IcebergType) -> tuple[pa.Array, list[Any]]:
     """Return a code per row and the partition value of each code, in order of first appearance.
 
-    The transform is PyIceberg's own, one value at a time; few distinct values keep that cheap, so moments are first
+    The transform takes one value at a time; few distinct values keep that cheap, so moments are first
     brought down to their hour or day.
     """
     transform = field.transform
@@ -68,7 +88,7 @@ def _field_codes(array: pa.Array, field: PartitionField, source_type: IcebergTyp
         elif isinstance(transform, DayTransform | MonthTransform | YearTransform):
             array = pc.floor_temporal(array, unit="day")
     encoded = _internal(array, source_type).dictionary_encode(null_encoding="encode")
-    apply = transform.transform(source_type)
+    apply = partition_value(transform, source_type)
     codes_by_text: dict[str, int] = {}
     values: list[Any] = []
     recoded: list[int] = []

@@ -89,7 +89,7 @@ class SnapshotScan:
         self.columns: tuple[Column, ...] = columns_of(self._schema)
         with _worded_for_queries():
             check_format(table.metadata)
-            self.views = GroupViewWriter(table.metadata, folder, schema=self._schema)
+            self.views = GroupViewWriter(table.metadata, table.io, folder, schema=self._schema)
 
     @property
     def snapshot_id(self) -> int | None:

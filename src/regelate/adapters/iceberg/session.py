@@ -22,11 +22,12 @@ from regelate.adapters.iceberg.manifest_writing import TARGET_SIZE, TARGET_SIZE_
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.neighbours import Neighbours
 from regelate.adapters.iceberg.orphans import TableOrphans
-from regelate.adapters.iceberg.outputs import TableOutputs, local_path
+from regelate.adapters.iceberg.outputs import Annotate, TableOutputs, local_path
 from regelate.adapters.iceberg.reclaim import SnapshotReclaimer
 from regelate.adapters.iceberg.s3.access import access_of
 from regelate.adapters.iceberg.s3.file_io import S3FileIO
 from regelate.adapters.iceberg.snapshot import SnapshotReader
+from regelate.adapters.iceberg.store import own_folder
 from regelate.adapters.iceberg.view import GroupViewWriter
 from regelate.core.policy import SortField
 from regelate.core.storage import ObjectStoreAccess
@@ -47,16 +48,21 @@ class TableSession:
         manifests: ManifestReader,
         folder: Path | None = None,
         *,
+        annotate: Annotate,
         longest_run_seconds: float = LONGEST_RUN_SECONDS,
         survey: Callable[[], Catalog] | None = None,
     ) -> None:
-        """`survey` opens the catalog to see the metadata of every table, where `catalog` itself may not."""
+        """`annotate` gives every output its footer (adapters/parquet).
+
+        `survey` opens the catalog to see the metadata of every table, where `catalog` itself may not.
+        """
         self.catalog = catalog
         self._survey = survey or (lambda: catalog)
         self._ident = ident
         self._manifests = manifests
         self.folder = folder or Path(tempfile.gettempdir())
         self.run_token = uuid.uuid4().hex
+        self._annotate = annotate
         self._longest_run_seconds = longest_run_seconds
         self.table = open_table(catalog, ident)
 
@@ -77,10 +83,10 @@ class TableSession:
 
     @cached_property
     def ledger(self) -> RunLedger:
-        metadata, places = self.table.metadata, self.table.location_provider()
+        metadata = self.table.metadata
         return RunLedger(
             self.table.io,
-            places.metadata_path,
+            own_folder(metadata).rpartition("/")[0],
             table_uuid=str(metadata.table_uuid),
             run=self.run_token,
             lives_seconds=self._longest_run_seconds,
@@ -149,7 +155,9 @@ class TableSession:
         return self._outputs(metadata, f"{self.run_token}-{uuid.uuid4().hex[:8]}")
 
     def _outputs(self, metadata: TableMetadata, run_id: str) -> TableOutputs:
-        return TableOutputs(metadata, self.table.io, self.ledger, run_id=run_id, folder=self.folder)
+        return TableOutputs(
+            metadata, self.table.io, self.ledger, run_id=run_id, folder=self.folder, annotate=self._annotate
+        )
 
     @cached_property
     def inputs(self) -> TableInputs:
@@ -157,11 +165,11 @@ class TableSession:
 
     @cached_property
     def views(self) -> GroupViewWriter:
-        return GroupViewWriter(self.table.metadata, self.folder / "views")
+        return GroupViewWriter(self.table.metadata, self.table.io, self.folder / "views")
 
     def views_of(self, metadata: TableMetadata) -> GroupViewWriter:
         """Return views of a later state of the table, for work that follows the head."""
-        return GroupViewWriter(metadata, self.folder / "views")
+        return GroupViewWriter(metadata, self.table.io, self.folder / "views")
 
     @property
     def orphans(self) -> TableOrphans:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
@@ -14,9 +15,11 @@ from pyiceberg.types import NestedField, StructType
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.pruning import FilePruner
 from regelate.adapters.iceberg.schema import columns_of
-from regelate.adapters.iceberg.tasks import Entries, check_format, check_readable
+from regelate.adapters.iceberg.tasks import Entries, check_format, check_readable, column_metrics
 from regelate.core.census import Census
 from regelate.core.deletes import DeleteIndex
+from regelate.core.input_metrics import InputMetrics
+from regelate.core.plan import FileGroup
 from regelate.core.policy import CompactionPolicy
 from regelate.core.schema import Column
 from regelate.core.selection import Reason, check_partition_filters, classify
@@ -83,6 +86,23 @@ class SnapshotReader:
         for _, task, reason in self._classified(policy, pruner, manifests, entries, index, None):
             yield task.data_file, reason
 
+    def input_metrics(self, snapshot: TableSnapshot, groups: Sequence[FileGroup]) -> dict[int, InputMetrics]:
+        """Read what the manifests of a snapshot say of the columns of planned files; by the index of their group."""
+        found = {group.index: InputMetrics(snapshot.column_types) for group in groups}
+        wanted: dict[str, dict[str, InputMetrics]] = defaultdict(dict)
+        for group in groups:
+            for task in group.tasks:
+                wanted[task.data_file.manifest_path][task.data_file.path] = found[group.index]
+        planned = snapshot_of(self._table.metadata, snapshot.snapshot_id)
+        listed = self._manifests.manifests(self._table.io, planned.manifest_list) if planned else ()
+        for manifest in (m for m in listed if m.manifest_path in wanted):
+            of_files = wanted[manifest.manifest_path]
+            for entry in self._manifests.entries(self._table.io, manifest):
+                group_metrics = of_files.get(entry.data_file.file_path)
+                if group_metrics is not None:
+                    group_metrics.add(column_metrics(entry), entry.data_file.record_count)
+        return found
+
     def _classified(
         self,
         policy: CompactionPolicy,
@@ -132,6 +152,7 @@ class SnapshotReader:
             totals=census.totals(),
             size_histogram=census.histogram(),
             manifest_paths=frozenset(m.manifest_path for m in manifests),
+            unreadable_manifests=self._manifests.unreadable_in_java(self._table.io, manifests),
             delete_references=dict(census.index.references),
             delete_files=deletes,
             snapshots=snapshot_entries(metadata),

@@ -14,12 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pyiceberg.io import FileIO
-from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from regelate.adapters.iceberg.faults import storage_faults
 from regelate.adapters.iceberg.s3.file_io import S3FileIO, is_s3
-from regelate.core.reachability import StoredFile
+from regelate.core.reachability import Place, StoredFile
 from regelate.errors import RegelateError, Unavailable, Unsupported
 
 log = logging.getLogger(__name__)
@@ -30,9 +30,31 @@ DELETIONS_AT_ONCE = 16
 
 
 def own_folder(metadata: TableMetadata) -> str:
-    """Return the folder beside a table's metadata where this program keeps its own small objects."""
-    provider = load_location_provider(metadata.location, metadata.properties)
-    return provider.new_metadata_location(OWN_FOLDER)
+    """Return the folder at a table's location where this program keeps its own small objects.
+
+    Whatever `write.metadata.path` says: it may change while something waits there (trap T48).
+    """
+    return f"{metadata.location.rstrip('/')}/metadata/{OWN_FOLDER}"
+
+
+def own_folders(table: Table) -> tuple[str, ...]:
+    """Return our folder, and then those that we may have used before.
+
+    These lie beside the metadata files and manifest lists that the table still names: at a location that it had
+    earlier, or where an earlier version followed `write.metadata.path`.
+    """
+    metadata = table.metadata
+    named = (
+        table.location_provider().new_metadata_location(OWN_FOLDER),
+        table.metadata_location,
+        *(entry.metadata_file for entry in metadata.metadata_log),
+        *(s.manifest_list for s in metadata.snapshots),
+    )
+    beside = dict.fromkeys(path.rpartition("/")[0] for path in named)
+    found: dict[Place, str] = {}
+    for folder in (own_folder(metadata), *(f"{folder}/{OWN_FOLDER}" for folder in beside)):
+        found.setdefault(Place.of(folder), folder)
+    return tuple(found.values())
 
 
 class ObjectStore:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from pyiceberg.manifest import DataFileContent, ManifestEntry
 from pyiceberg.table.metadata import TableMetadata
 
 from regelate.adapters.iceberg.partitions import is_unpartitioned
-from regelate.core.table import Partition
+from regelate.adapters.iceberg.removal import Removal
 from regelate.ports import SnapshotChange
 
 _TOTALS = {
@@ -26,21 +25,17 @@ _TOTALS = {
 def snapshot_summary(
     metadata: TableMetadata,
     change: SnapshotChange,
-    gone: Iterable[ManifestEntry],
+    removal: Removal,
     parent: Mapping[str, str] | None,
 ) -> dict[str, str]:
     """Return the summary properties besides `operation`. A total whose parent is unknown is left out, never guessed."""
-    counts: Counter[str] = Counter()
-    touched: set[Partition | tuple[int, str]] = set()
+    counts = Counter(removal.counts)
+    touched = set(removal.partitions)
     for new in change.added:
         counts["added-data-files"] += 1
         counts["added-records"] += new.record_count
         counts["added-files-size"] += new.size_bytes
         touched.add((new.partition.spec_id, new.partition.key))
-    for entry in gone:
-        _count_removed(counts, entry)
-        values = tuple(entry.data_file.partition[i] for i in range(len(entry.data_file.partition)))
-        touched.add((entry.data_file.spec_id, repr(values)))
     summary = {key: str(value) for key, value in counts.items() if value}
     if any(not is_unpartitioned(spec) for spec in metadata.specs().values()):
         summary["changed-partition-count"] = str(len(touched))
@@ -49,19 +44,3 @@ def snapshot_summary(
         if before is not None and before.lstrip("-").isdigit():
             summary[total] = str(int(before) + counts[plus] - counts[minus])
     return {**summary, **change.summary}
-
-
-def _count_removed(counts: Counter[str], entry: ManifestEntry) -> None:
-    native = entry.data_file
-    counts["removed-files-size"] += native.file_size_in_bytes
-    if native.content == DataFileContent.DATA:
-        counts["deleted-data-files"] += 1
-        counts["deleted-records"] += native.record_count
-        return
-    counts["removed-delete-files"] += 1
-    if native.content == DataFileContent.POSITION_DELETES:
-        counts["removed-position-delete-files"] += 1
-        counts["removed-position-deletes"] += native.record_count
-    else:
-        counts["removed-equality-delete-files"] += 1
-        counts["removed-equality-deletes"] += native.record_count

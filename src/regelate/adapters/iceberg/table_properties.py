@@ -12,6 +12,7 @@ from regelate.errors import InvalidRequest, Unsupported
 
 LOCATION = "location"
 FORMAT_VERSION = TableProperties.FORMAT_VERSION
+NAME_MAPPING = TableProperties.DEFAULT_NAME_MAPPING
 WRITTEN_VERSIONS = ("1", "2")
 _STATE = frozenset(
     {"uuid", "snapshot-count", "current-snapshot-summary", "current-snapshot-id", "current-snapshot-timestamp-ms"}

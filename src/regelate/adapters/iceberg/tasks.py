@@ -11,7 +11,8 @@ from pyiceberg.transforms import UnknownTransform
 
 from regelate.adapters.iceberg.json_values import WRITABLE_TYPES, type_head
 from regelate.adapters.iceberg.manifests import REFERENCED_DATA_FILE, ManifestReader
-from regelate.adapters.iceberg.partitions import is_unpartitioned, partition_of
+from regelate.adapters.iceberg.packed_maps import unpacked
+from regelate.adapters.iceberg.partitions import Partitions, is_unpartitioned
 from regelate.adapters.iceberg.schema import columns_of
 from regelate.core.table import ColumnMetrics, DataFile, DeleteContent, DeleteFile, Partition
 from regelate.errors import DataUnavailable, Unsupported
@@ -30,6 +31,7 @@ class Entries:
     def __init__(self, metadata: TableMetadata, io: FileIO, reader: ManifestReader) -> None:
         self._specs = metadata.specs()
         self._schema = metadata.schema()
+        self._partitions: dict[int, Partitions] = {}
         self._format_version = metadata.format_version
         self._io = io
         self._reader = reader
@@ -40,7 +42,10 @@ class Entries:
             raise DataUnavailable(
                 "METADATA_CORRUPT", f"file {entry.data_file.file_path} names unknown spec {entry.data_file.spec_id}"
             )
-        return partition_of(spec, self._schema, entry.data_file.partition)
+        known = self._partitions.get(spec.spec_id)
+        if known is None:
+            known = self._partitions[spec.spec_id] = Partitions(spec, self._schema)
+        return known.of(entry.data_file.partition)
 
     def data_files(self, manifests: Sequence[ManifestFile]) -> Iterator[tuple[ManifestEntry, DataFile]]:
         """Stream the live data files of data manifests, in manifest order."""
@@ -72,12 +77,6 @@ class Entries:
             snapshot_id=entry.snapshot_id or 0,
             sort_order_id=native.sort_order_id,
             manifest_path=manifest_path,
-            metrics=ColumnMetrics(
-                value_counts=native.value_counts or {},
-                null_counts=native.null_value_counts or {},
-                lower_bounds=native.lower_bounds or {},
-                upper_bounds=native.upper_bounds or {},
-            ),
         )
 
     def delete_file(self, entry: ManifestEntry) -> DeleteFile:
@@ -107,14 +106,25 @@ class Entries:
         )
 
 
+def column_metrics(entry: ManifestEntry) -> ColumnMetrics:
+    """Return what an entry says of the columns of its file."""
+    native = entry.data_file
+    return ColumnMetrics(
+        value_counts=unpacked(native.value_counts),
+        null_counts=unpacked(native.null_value_counts),
+        lower_bounds=unpacked(native.lower_bounds),
+        upper_bounds=unpacked(native.upper_bounds),
+    )
+
+
 def _referenced(entry: ManifestEntry) -> tuple[str | None, str | None]:
     """Return the range of data file paths that a position delete names, from its reference or its bounds."""
     record = entry.data_file
     reference = record[REFERENCED_DATA_FILE]
     if reference is not None:
         return reference, reference
-    low = (record.lower_bounds or {}).get(POSITION_PATH_FIELD)
-    high = (record.upper_bounds or {}).get(POSITION_PATH_FIELD)
+    low = unpacked(record.lower_bounds).get(POSITION_PATH_FIELD)
+    high = unpacked(record.upper_bounds).get(POSITION_PATH_FIELD)
     return (low.decode() if low is not None else None), (high.decode() if high is not None else None)
 
 

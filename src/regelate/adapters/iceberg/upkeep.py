@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pyiceberg.conversions import from_bytes
-from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import PrimitiveType
+from pyiceberg.types import PrimitiveType, UnknownType
 
-from regelate.adapters.iceberg.manifest_writing import ManifestFiles, schema_for
+from regelate.adapters.iceberg.entry_order import SortedEntries
+from regelate.adapters.iceberg.manifest_schema import partition_type
+from regelate.adapters.iceberg.manifest_writing import ManifestFiles, known_schemas
 from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.adapters.iceberg.removal import with_status
 from regelate.adapters.iceberg.tasks import Entries
 from regelate.core.deletes import DeleteIndex
 from regelate.core.manifests import Edge, ManifestGroup, ManifestSummary
@@ -21,12 +23,14 @@ FIRST: Edge = (-1, None)
 LAST: Edge = (1, None)
 
 
-def manifest_summaries(metadata: TableMetadata, manifests: Sequence[ManifestFile]) -> tuple[ManifestSummary, ...]:
-    """Describe manifests by what their list says of them."""
-    return tuple(_summary(metadata, manifest) for manifest in manifests)
+def manifest_summaries(
+    metadata: TableMetadata, manifests: Sequence[ManifestFile], unreadable: Collection[str]
+) -> tuple[ManifestSummary, ...]:
+    """Describe manifests by what their list says of them, and those that Java cannot read (by path) as such."""
+    return tuple(_summary(metadata, manifest, manifest.manifest_path in unreadable) for manifest in manifests)
 
 
-def _summary(metadata: TableMetadata, manifest: ManifestFile) -> ManifestSummary:
+def _summary(metadata: TableMetadata, manifest: ManifestFile, unreadable: bool) -> ManifestSummary:
     lower, upper = _range(metadata, manifest)
     return ManifestSummary(
         path=manifest.manifest_path,
@@ -37,17 +41,18 @@ def _summary(metadata: TableMetadata, manifest: ManifestFile) -> ManifestSummary
         dead_entries=manifest.deleted_files_count or 0,
         lower=lower,
         upper=upper,
+        unreadable=unreadable,
     )
 
 
 def _range(metadata: TableMetadata, manifest: ManifestFile) -> tuple[Edge | None, Edge | None]:
-    """Return the range of the first partition field. Nulls come first and NaN last, as `_key` sorts them."""
+    """Return the range of the first partition field. Nulls come first and NaN last, as `SortedEntries` has them."""
     spec = metadata.specs()[manifest.partition_spec_id]
     if not spec.fields or not manifest.partitions:
         return None, None
     found = manifest.partitions[0]
-    kind = spec.partition_type(schema_for(spec, metadata)).fields[0].field_type
-    if not isinstance(kind, PrimitiveType):
+    kind = partition_type(spec, known_schemas(metadata)).fields[0].field_type
+    if not isinstance(kind, PrimitiveType) or isinstance(kind, UnknownType):
         return None, None
     low = None if found.lower_bound is None else from_bytes(kind, found.lower_bound)
     high = None if found.upper_bound is None else from_bytes(kind, found.upper_bound)
@@ -77,45 +82,18 @@ def write_group(
     if missing:
         raise InvariantViolated("MANIFEST_NOT_LISTED", f"a manifest to rewrite is not in the head: {missing[0]}")
     content = ManifestContent.DELETES if group.holds_deletes else ManifestContent.DATA
-    entries = [_existing(e) for path in group.paths for e in reader.entries(files.io, listed[path])]
-    entries.sort(key=_key)  # stable: within a partition the order of the table stays
-    outputs = [m for part in _even(entries, group.outputs) for m in files.write_one(content, group.spec_id, part)]
+    members = [listed[path] for path in group.paths]
+    entries = SortedEntries(lambda: (e for m in members for e in reader.entries(files.io, m)))
+    outputs = [
+        manifest
+        for part in entries.parts(group.outputs)
+        for manifest in files.write_one(
+            content, group.spec_id, (with_status(e, ManifestEntryStatus.EXISTING) for e in part)
+        )
+    ]
     written = sum(m.existing_files_count or 0 for m in outputs)
     if written != len(entries) or len(entries) != group.entries:
         raise InvariantViolated(
             "ENTRIES_LOST", f"{group.entries} entries were planned, {len(entries)} read and {written} written"
         )
     return outputs
-
-
-def _existing(entry: ManifestEntry) -> ManifestEntry:
-    return ManifestEntry.from_args(
-        status=ManifestEntryStatus.EXISTING,
-        snapshot_id=entry.snapshot_id,
-        sequence_number=entry.sequence_number,
-        file_sequence_number=entry.file_sequence_number,
-        data_file=entry.data_file,
-    )
-
-
-def _key(entry: ManifestEntry) -> tuple[tuple[int, object], ...]:
-    values = entry.data_file.partition
-    return tuple(_edge(values[i]) for i in range(len(values)))
-
-
-def _edge(value: object) -> tuple[int, object]:
-    """Never compare a null or a NaN with a value: the rank decides, and equal ranks compare equal stand-ins."""
-    if value is None:
-        return (-1, 0)
-    if isinstance(value, float) and math.isnan(value):
-        return (1, 0)
-    return (0, value)
-
-
-def _even(entries: Sequence[ManifestEntry], parts: int) -> Iterator[Iterable[ManifestEntry]]:
-    size, larger = divmod(len(entries), parts)
-    start = 0
-    for number in range(parts):
-        end = start + size + (number < larger)
-        yield entries[start:end]
-        start = end

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import (
     DataFile,
@@ -24,17 +25,19 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    ManifestWriterV2,
-    write_manifest_list,
 )
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.name_mapping import create_mapping_from_schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
+from regelate.adapters.iceberg.file_layouts import FileLayouts
+from regelate.adapters.iceberg.manifest_writer import PLAIN, ManifestWriter, write_manifest_list
+from regelate.adapters.iceberg.manifests import READ_VERSION
+from regelate.adapters.iceberg.promotion import maybe_promoted
 from regelate.adapters.iceberg.schema import columns_of
+from regelate.adapters.iceberg.table_properties import NAME_MAPPING
 from regelate.adapters.iceberg.tasks import unsupported
 from regelate.core.schema import Column
 from regelate.core.table import DataFile as CoreDataFile
@@ -42,38 +45,31 @@ from regelate.core.table import DeleteContent, DeleteFile, FileScanTask
 from regelate.errors import Unsupported
 from regelate.ports import GroupView, KeyDeletes, name_in_view
 
-NAME_MAPPING = "schema.name-mapping.default"
 VIEW_SNAPSHOT_ID = 1
-
-
-class DeleteManifestWriter(ManifestWriterV2):
-    """A v2 manifest of delete files; PyIceberg only has the data one."""
-
-    def content(self) -> ManifestContent:
-        return ManifestContent.DELETES
-
-    @property
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes"}
 
 
 class GroupViewWriter:
     """Writes views below one private folder. All tasks of a view have one spec; with deletes, one partition.
 
-    Errors: Unsupported UNSUPPORTED_TABLE for names that differ only in case, which DuckDB mixes up (trap T27);
-    UNSUPPORTED_DELETES for equality deletes on a key that the schema no longer has, or a nested one.
+    `io` reads the footers of the files that a view names: what their columns are is settled here (trap T37).
+
+    Errors: Unsupported UNSUPPORTED_TABLE for names that differ only in case, which DuckDB mixes up (trap T27), and for
+    a file whose columns cannot be told or read rightly; UNSUPPORTED_DELETES for equality deletes on a key that the
+    schema no longer has, or a nested one, or in a file without field ids; DataUnavailable for a file without a footer.
     """
 
-    def __init__(self, metadata: TableMetadata, folder: Path, *, schema: Schema | None = None) -> None:
+    def __init__(self, metadata: TableMetadata, io: FileIO, folder: Path, *, schema: Schema | None = None) -> None:
         own = schema or metadata.schema()
         self.columns = columns_of(own)
         _check_names(self.columns)
         self._schema = _renamed(own)
+        self._promoted = {known: maybe_promoted(metadata, own, with_ids=known) for known in (True, False)}
         self._full_specs = metadata.specs()
         self._specs = {i: _identity_only(s, own) for i, s in self._full_specs.items()}
         self._io = PyArrowFileIO()
         self._folder = folder
-        self._base = _base_metadata(metadata, own)
+        self._base = _base_metadata(metadata)
+        self._layouts = FileLayouts(io, self.columns, metadata.properties.get(NAME_MAPPING))
 
     def write(self, tasks: Sequence[FileScanTask], *, with_deletes: bool = True) -> GroupView:
         """Write one view and return the path of its metadata file, its columns, and the equality deletes to apply."""
@@ -81,23 +77,32 @@ class GroupViewWriter:
         folder.mkdir(parents=True)
         sequence_numbers = {t.data_file.path: t.data_file.sequence_number for t in tasks}
         deletes = list({d.path: d for t in tasks for d in t.deletes}.values()) if with_deletes else []
-        path = self._table(
-            folder,
-            "rows",
-            self._schema,
-            self._specs[tasks[0].data_file.partition.spec_id] if tasks else UNPARTITIONED_PARTITION_SPEC,
-            [self._entry(DataFileContent.DATA, t.data_file) for t in tasks],
-            [d for d in deletes if d.content is DeleteContent.POSITION],
+        spec = self._specs[tasks[0].data_file.partition.spec_id] if tasks else UNPARTITIONED_PARTITION_SPEC
+        positions = [d for d in deletes if d.content is DeleteContent.POSITION]
+        data_files, constants = [t.data_file for t in tasks], frozenset(f.source_id for f in spec.fields)
+        by_mapping = self._layouts.by_mapping(data_files, constants)
+        paths = tuple(
+            self._table(
+                folder,
+                f"rows-{number}",
+                self._schema,
+                spec,
+                [self._entry(DataFileContent.DATA, file) for file in files],
+                positions,
+                mapping,
+            )
+            for number, (mapping, files) in enumerate(by_mapping.items())
         )
         by_key: dict[tuple[int, ...], list[DeleteFile]] = defaultdict(list)
         for delete in deletes:
             if delete.content is DeleteContent.EQUALITY:
                 by_key[tuple(sorted(delete.equality_ids))].append(delete)
         return GroupView(
-            metadata_path=path,
+            metadata_paths=paths,
             columns=self.columns,
             key_deletes=tuple(self._key_deletes(folder, ids, members) for ids, members in by_key.items()),
             sequence_numbers=sequence_numbers,
+            promoted=self._promoted[set(by_mapping) == {None}],
         )
 
     def _key_deletes(self, folder: Path, ids: tuple[int, ...], deletes: Sequence[DeleteFile]) -> KeyDeletes:
@@ -114,6 +119,7 @@ class GroupViewWriter:
                 "compact with Spark's rewrite_data_files",
                 path=deletes[0].path,
             )
+        self._layouts.check_deletes(deletes)
         entries = [_entry(_native(DataFileContent.DATA, d, Record()), d.sequence_number) for d in deletes]
         schema = Schema(*(fields[i] for i in ids), schema_id=self._schema.schema_id)
         name = "keys-" + "-".join(map(str, ids))
@@ -131,39 +137,46 @@ class GroupViewWriter:
         spec: PartitionSpec,
         data: list[ManifestEntry],
         positions: Sequence[DeleteFile],
+        mapping: str | None = None,
     ) -> str:
         """Write the metadata files of one view and return the path of its metadata.json."""
         last = max([0, *(e.sequence_number or 0 for e in data), *(d.sequence_number for d in positions)])
-        manifests = [self._manifest(folder / f"{name}.avro", ManifestWriterV2, schema, spec, data)] if data else []
+        manifests = [self._manifest(folder / f"{name}.avro", ManifestContent.DATA, schema, spec, data)] if data else []
         by_spec: dict[int, list[ManifestEntry]] = defaultdict(list)
         for delete in positions:
             by_spec[delete.partition.spec_id].append(self._entry(DataFileContent.POSITION_DELETES, delete))
         for spec_id, entries in by_spec.items():
             place = folder / f"{name}-deletes-{spec_id}.avro"
-            manifests.append(self._manifest(place, DeleteManifestWriter, schema, self._specs[spec_id], entries))
+            manifests.append(self._manifest(place, ManifestContent.DELETES, schema, self._specs[spec_id], entries))
         for manifest in manifests:
             manifest.sequence_number = last
         listed = folder / f"{name}-list.avro"
-        with write_manifest_list(
-            2, self._io.new_output(listed.as_uri()), VIEW_SNAPSHOT_ID, None, last, "null"
-        ) as writer:
-            writer.add_manifests(manifests)
+        write_manifest_list(
+            self._io.new_output(listed.as_uri()),
+            manifests,
+            format_version=2,
+            snapshot_id=VIEW_SNAPSHOT_ID,
+            parent_id=None,
+            sequence_number=last,
+            codec=PLAIN,
+        )
         path = folder / f"{name}.metadata.json"
-        path.write_text(json.dumps(self._metadata(listed, last, schema, spec)))
+        path.write_text(json.dumps(self._metadata(listed, last, schema, spec, mapping)))
         return str(path)
 
     def _manifest(
         self,
         path: Path,
-        kind: type[ManifestWriterV2],
+        content: ManifestContent,
         schema: Schema,
         spec: PartitionSpec,
         entries: list[ManifestEntry],
     ) -> ManifestFile:
-        with kind(spec, schema, self._io.new_output(path.as_uri()), VIEW_SNAPSHOT_ID, "null") as writer:
+        output = self._io.new_output(path.as_uri())
+        with ManifestWriter(output, content, spec, (schema,), VIEW_SNAPSHOT_ID, codec=PLAIN) as writer:
             for entry in entries:
-                writer.add_entry(entry)
-        return writer.to_manifest_file()
+                writer.add(entry)
+        return writer.manifest_file()
 
     def _entry(self, content: DataFileContent, file: CoreDataFile | DeleteFile) -> ManifestEntry:
         spec = self._full_specs[file.partition.spec_id]
@@ -172,7 +185,12 @@ class GroupViewWriter:
         return _entry(_native(content, file, Record(*values)), file.sequence_number)
 
     def _metadata(
-        self, manifest_list: Path, sequence_number: int, schema: Schema, spec: PartitionSpec
+        self,
+        manifest_list: Path,
+        sequence_number: int,
+        schema: Schema,
+        spec: PartitionSpec,
+        mapping: str | None,
     ) -> dict[str, Any]:
         """Return a v2 table with one snapshot, one schema and one spec; v1 metadata lacks much of it (T18)."""
         snapshot = {
@@ -191,12 +209,12 @@ class GroupViewWriter:
             "default-spec-id": spec.spec_id,
             "last-sequence-number": sequence_number,
             "snapshots": [snapshot],
+            "properties": {} if mapping is None else {NAME_MAPPING: mapping},
         }
 
 
-def _base_metadata(metadata: TableMetadata, schema: Schema) -> dict[str, Any]:
-    """Return what all views of a table share. A file without field ids is read by name, never as all null."""
-    mapping = metadata.properties.get(NAME_MAPPING) or create_mapping_from_schema(schema).model_dump_json(by_alias=True)
+def _base_metadata(metadata: TableMetadata) -> dict[str, Any]:
+    """Return what all views of a table share."""
     return {
         "format-version": 2,
         "table-uuid": str(metadata.table_uuid),
@@ -207,7 +225,6 @@ def _base_metadata(metadata: TableMetadata, schema: Schema) -> dict[str, Any]:
         "sort-orders": [{"order-id": 0, "fields": []}],
         "default-sort-order-id": 0,
         "current-snapshot-id": VIEW_SNAPSHOT_ID,
-        "properties": {NAME_MAPPING: mapping},
     }
 
 
@@ -252,6 +269,7 @@ def _entry(native: DataFile, sequence_number: int) -> ManifestEntry:
 
 def _native(content: DataFileContent, file: CoreDataFile | DeleteFile, partition: Record) -> DataFile:
     native = DataFile.from_args(
+        READ_VERSION,
         content=content,
         file_path=file.path,
         file_format=file.file_format,

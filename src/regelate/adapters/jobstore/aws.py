@@ -10,18 +10,28 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from regelate.core.timeouts import Timeouts
 from regelate.errors import Unavailable
 
-_PATIENCE = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "max_attempts": 4})
+READ_SECONDS = 10.0
+"""Both services answer at once, or not at all."""
 
 
-def client_of(service: str) -> Any:
+def client_of(service: str, timeouts: Timeouts) -> Any:
     """Make a client. Region, endpoint and credentials are boto3's own, by environment; without a region there is none.
 
     Errors: Unavailable JOBS_UNAVAILABLE.
     """
     with faults(f"{service} cannot be reached"):
-        return boto3.client(service, config=_PATIENCE)
+        patience = timeouts.at_most(read_seconds=READ_SECONDS)
+        return boto3.client(
+            service,
+            config=Config(
+                connect_timeout=patience.connect_seconds,
+                read_timeout=patience.read_seconds,
+                retries={"mode": "standard", "max_attempts": 4},
+            ),
+        )
 
 
 @contextmanager

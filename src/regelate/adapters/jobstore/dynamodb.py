@@ -20,6 +20,7 @@ from botocore.exceptions import ClientError
 from regelate.adapters.jobstore.aws import client_of, faults
 from regelate.adapters.jobstore.record_json import from_json, to_json
 from regelate.core.job import JobRecord
+from regelate.core.timeouts import Timeouts
 from regelate.errors import Unavailable
 from regelate.ports_jobs import Lease
 
@@ -31,10 +32,12 @@ Item = Mapping[str, Any]
 class DynamoJobs:
     """Implements JobStore. `client` is for tests."""
 
-    def __init__(self, table: str, *, retention_seconds: float, client: Any = None) -> None:
+    def __init__(
+        self, table: str, *, retention_seconds: float, client: Any = None, timeouts: Timeouts | None = None
+    ) -> None:
         self._table = table
         self._retention_seconds = retention_seconds
-        self._client = client_of("dynamodb") if client is None else client
+        self._client = client_of("dynamodb", timeouts or Timeouts()) if client is None else client
 
     def now_ms(self) -> int:
         return self._read("clock")[1]

@@ -9,6 +9,7 @@ from typing import Any
 from regelate.adapters.jobstore.aws import client_of, faults
 from regelate.core.job import JobRecord
 from regelate.core.policy import Engine
+from regelate.core.timeouts import Timeouts
 
 MAX_POSTPONED_SECONDS = 43_000
 """SQS hides a message for twelve hours at most."""
@@ -20,9 +21,9 @@ class SqsQueue:
     Of a job that is Spark's every look is another message, so its version counts too.
     """
 
-    def __init__(self, url: str, *, client: Any = None) -> None:
+    def __init__(self, url: str, *, client: Any = None, timeouts: Timeouts | None = None) -> None:
         self._url = url
-        self._client = client_of("sqs") if client is None else client
+        self._client = client_of("sqs", timeouts or Timeouts()) if client is None else client
 
     def send(self, record: JobRecord) -> None:
         told = "the job is stored, but its queue did not take the message; send the request again"

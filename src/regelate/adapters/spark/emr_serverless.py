@@ -18,6 +18,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from regelate.core.spark_job import SparkJobSpec, SparkRun, SparkState, answered
+from regelate.core.timeouts import Timeouts
 from regelate.errors import Unavailable
 
 Pack = Callable[[Path], tuple[Path, ...]]
@@ -38,7 +39,7 @@ STATES: Mapping[str, SparkState] = {
 _PASSES = frozenset(
     {"InternalServerException", "ServiceQuotaExceededException", "ThrottlingException", "TooManyRequestsException"}
 )
-_CLIENT = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "max_attempts": 5})
+READ_SECONDS = 10.0
 
 
 class EmrServerless:
@@ -48,7 +49,15 @@ class EmrServerless:
     """
 
     def __init__(
-        self, application_id: str, role_arn: str, location: str, *, pack: Pack, emr: Any = None, s3: Any = None
+        self,
+        application_id: str,
+        role_arn: str,
+        location: str,
+        *,
+        pack: Pack,
+        emr: Any = None,
+        s3: Any = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
         self._application_id = application_id
         self._role_arn = role_arn
@@ -56,9 +65,10 @@ class EmrServerless:
         bucket, _, prefix = self._location.removeprefix("s3://").partition("/")
         self._bucket, self._prefix = bucket, f"{prefix}/" if prefix else ""
         self._pack = pack
+        patience = _config(timeouts or Timeouts())
         with _faults("a client could not be made"):
-            self._emr = boto3.client("emr-serverless", config=_CLIENT) if emr is None else emr
-            self._s3 = boto3.client("s3", config=_CLIENT) if s3 is None else s3
+            self._emr = boto3.client("emr-serverless", config=patience) if emr is None else emr
+            self._s3 = boto3.client("s3", config=patience) if s3 is None else s3
 
     def start(self, spec: SparkJobSpec) -> str:
         """Start a run, or return the one of this name: its answer may have been lost, or its starter died."""
@@ -187,6 +197,15 @@ def _quoted(text: str) -> str:
 
 class _Unknown(Exception):
     """There is no such run."""
+
+
+def _config(timeouts: Timeouts) -> Config:
+    patience = timeouts.at_most(read_seconds=READ_SECONDS)
+    return Config(
+        connect_timeout=patience.connect_seconds,
+        read_timeout=patience.read_seconds,
+        retries={"mode": "standard", "max_attempts": 5},
+    )
 
 
 @contextmanager

@@ -120,6 +120,10 @@ def health(args: argparse.Namespace) -> int:
         if frame.rows:
             screen.say("")
             screen.show(frame)
+    if answer["unreadable_manifests"]:
+        screen.say(
+            "\n" + "\n".join(f"unreadable in Spark, Trino and Flink: {p}" for p in answer["unreadable_manifests"])
+        )
     screen.say(f"\n{answer['recommendation']}")
     if args.explain:
         _explain(door, args.table)

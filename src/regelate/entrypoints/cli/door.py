@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
+from regelate.core.requests import CompactRequest
 from regelate.entrypoints.actions import Caller, Payload, answer, new_request_id
 from regelate.entrypoints.cli.faults import refused
 from regelate.entrypoints.log import logger
@@ -40,10 +41,10 @@ class _Local:
         done: Mapping[str, object] = self._service.write(address, records if self._rows is None else self._rows, **rest)
         return done
 
-    def compact(self, address: Address, options: Mapping[str, Any], **rest: Any) -> Mapping[str, object]:
+    def compact(self, address: Address, request: CompactRequest, **rest: Any) -> Mapping[str, object]:
         """A plan that does not fit is refused with advice: at a command line perhaps nobody works on jobs."""
         known = {} if self._progress is None else {"progress": self._progress}
-        done: Mapping[str, object] = self._service.compact(address, options, **rest, **known, may_delegate=False)
+        done: Mapping[str, object] = self._service.compact(address, request, **rest, **known, may_delegate=False)
         return done
 
 

@@ -94,7 +94,8 @@ def _credentials(session: Any, settings: S3Settings, region: str) -> Any:
         "RoleArn": settings.role_arn,
         "RoleSessionName": settings.role_session_name or SESSION_NAME,
     }
-    sts = session.create_client("sts", region_name=region)
+    patience = Config(connect_timeout=settings.connect_seconds, read_timeout=settings.request_seconds)
+    sts = session.create_client("sts", region_name=region, config=patience)
 
     def assumed() -> Mapping[str, str]:
         found = sts.assume_role(**role)["Credentials"]

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from regelate.core.timeouts import CONNECT_SECONDS
+
 RETRY_SECONDS = "regelate.storage.retry-seconds"
 REQUEST_SECONDS = "regelate.storage.request-seconds"
 CONNECTIONS = "regelate.storage.connections"
@@ -45,7 +47,7 @@ class S3Settings:
         numbers = {
             "retry_seconds": properties.get(RETRY_SECONDS),
             "request_seconds": properties.get("s3.request-timeout") or properties.get(REQUEST_SECONDS),
-            "connect_seconds": properties.get("s3.connect-timeout"),
+            "connect_seconds": properties.get("s3.connect-timeout") or properties.get(CONNECT_SECONDS),
             "connections": properties.get(CONNECTIONS),
         }
         texts = {
