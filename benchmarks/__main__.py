@@ -18,6 +18,8 @@ from benchmarks import spark
 from benchmarks.cold_start import measurements
 from benchmarks.lake import make_table, write_files
 from benchmarks.measuring import RESULTS, Lake, Promise, Question, interleaved, median, paired
+from benchmarks.metadata_memory import make_many
+from benchmarks.requests import requests
 from benchmarks.s3 import make_remote_table, object_store
 
 
@@ -139,6 +141,39 @@ def add_healthy(table: Any, like: str, count: int) -> None:
                 append.append_data_file(copy)
 
 
+def metadata(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Promise]]:
+    """What memory does a COMPACT with `max_files` take on a table of a million small files, and what the entry cache?
+
+    The files that it takes are spread over all manifests, so that its commit edits every one of them.
+    """
+    files, wide_files = (20_000, 2_000) if quick else (1_000_000, 40_000)
+    sizes = {"a tenth of the files": files // 10, "all files": files}
+    lakes = {}
+    for name, count in sizes.items():
+        lakes[name] = Lake(work / f"files-{count}")
+        make_many(lakes[name].home, count, 20)
+        lakes[name].keep()
+    wide = Lake(work / "wide")
+    make_many(wide.home, wide_files, 200, real=0, in_manifest=1_000)
+    wide.keep()
+    found = interleaved(
+        min(runs, 3),
+        {
+            **{f"COMPACT, {name}": lambda lake=lake: lake.measure("compact-few") for name, lake in lakes.items()},
+            "entry cache, 200 columns": lambda: wide.measure("cached-entries"),
+        },
+    )
+    many, cache = found["COMPACT, all files"], found["entry cache, 200 columns"]
+    return {"files": files, "wide_files": wide_files, **found}, [
+        Promise(name=f"peak memory of the process with {files:,} files, MB", ratio=median(many, "peak_mb"), limit=1200),
+        Promise(
+            name=f"resident entries of {wide_files:,} files of 200 columns, MB",
+            ratio=median(cache, "resident_mb"),
+            limit=300,
+        ),
+    ]
+
+
 def cold_start(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Promise]]:
     """How long does a fresh process take until it could serve?"""
     found = interleaved(runs if quick else max(runs, 10), measurements())
@@ -188,8 +223,10 @@ QUESTIONS: Mapping[str, Question] = {
     "memory": memory,
     "healthy": healthy,
     "strict": strict,
+    "metadata": metadata,
     "cold_start": cold_start,
     "s3": s3,
+    "requests": requests,
 }
 ON_SPARK: Mapping[str, Question] = {
     "spark_large": spark.large,
@@ -216,6 +253,7 @@ def measured(details: dict[str, Any]) -> list[str]:
     columns = [("median s", "seconds", ".2f"), ("median peak MB", "peak_mb", ".0f")]
     if any("output_files" in runs[0] for runs in found.values()):
         columns += [("files left", "output_files", ".0f"), ("MB left", "output_mb", ".1f")]
+    columns += [(kind, kind, ".0f") for kind in next(iter(found.values()))[0].get("requests", ())]
     lines = [f"| measurement | {' | '.join(title for title, _, _ in columns)} | runs |"]
     lines.append("|" + "---|" * (len(columns) + 2))
     for key, runs in found.items():

@@ -75,6 +75,7 @@ def make_remote_table(home: Path, store: str, paths: list[str]) -> None:
 
 def compact_remote(home: Path, store: str, ahead: str) -> dict[str, Any]:
     """COMPACT through the application, `ahead` or `direct`, and the requests that it made."""
+    from regelate.core.requests import CompactRequest
     from regelate.settings import load_settings
     from regelate.tenancy import Address
     from regelate.wiring import Application
@@ -94,7 +95,7 @@ def compact_remote(home: Path, store: str, ahead: str) -> dict[str, Any]:
     application.table_health(address, explain=False)
     counted(store)
     before = time.perf_counter()
-    answer = application.compact(address, {"expire_snapshots": False}, request_id="bench", idempotency_key=None)
+    answer = application.compact(address, CompactRequest(expire_snapshots=False))
     seconds = time.perf_counter() - before
     requests = counted(store)
     files = answer["stats"]["files_compacted"]  # type: ignore[index]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lake import MB, open_catalog
+from benchmarks.metadata_memory import cached
 from benchmarks.s3 import compact_remote
 
 TARGET_MB = 128
@@ -18,28 +19,44 @@ MEMORY_MB = 2048
 THREADS = 2
 
 
-def compact(home: Path, *options: str) -> dict[str, Any]:
-    """Our COMPACT, through the application, with its own imports before the clock starts."""
+def _application(home: Path, memory_mb: int) -> tuple[Any, Any]:
+    """Return the application over a lake, and the address of its table."""
     from regelate.settings import load_settings
     from regelate.tenancy import Address
     from regelate.wiring import Application
 
+    settings = load_settings({"REGELATE_HOME": str(home), "REGELATE_CONFIG": _config(home, memory_mb)})
+    return Application(settings), Address(tenant_id="default", catalog="local", ident="bench.events", table="events")
+
+
+def compact_few(home: Path, *_: str) -> dict[str, Any]:
+    """A COMPACT with `max_files` of a table with very many files, and nothing before it."""
+    from benchmarks import metadata_memory
+
+    return metadata_memory.compact_few(*_application(home, 512))
+
+
+def compact(home: Path, *options: str) -> dict[str, Any]:
+    """Our COMPACT, through the application, with its own imports before the clock starts."""
+    from regelate.core.requests import CompactRequest
+
     memory = int(options[0]) if options else MEMORY_MB
     target = int(options[1]) if len(options) > 1 else TARGET_MB
     verify = options[2] if len(options) > 2 else "fast"
-    settings = load_settings({"REGELATE_HOME": str(home), "REGELATE_CONFIG": _config(home, memory)})
-    application = Application(settings)
-    address = Address(tenant_id="default", catalog="local", ident="bench.events", table="events")
+    application, address = _application(home, memory)
     application.table_health(address, explain=False)
     before = time.perf_counter()
-    answer = application.compact(
-        address,
-        {"target_file_size_mb": target, "expire_snapshots": False, "verify": verify},
-        request_id="bench",
-        idempotency_key=None,
-    )
+    request = CompactRequest(target_file_size_mb=target, expire_snapshots=False, verify=verify)
+    answer = application.compact(address, request)
     seconds = time.perf_counter() - before
     return {"seconds": seconds, "status": answer["status"], "stats": answer["stats"]}
+
+
+def compact_counted(home: Path, *_: str) -> dict[str, Any]:
+    """A COMPACT whose requests are counted."""
+    from benchmarks import requests
+
+    return requests.compact_counted(*_application(home, MEMORY_MB))
 
 
 def duckdb_copy(home: Path, *_: str) -> dict[str, Any]:
@@ -135,7 +152,10 @@ def _config(home: Path, memory_mb: int) -> str:
 
 
 WORKERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "cached-entries": cached,
     "compact": compact,
+    "compact-counted": compact_counted,
+    "compact-few": compact_few,
     "compact-remote": compact_remote,
     "duckdb-copy": duckdb_copy,
     "duckdb-copy-view": duckdb_copy_view,
