@@ -24,6 +24,8 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     ManifestFile,
     ManifestWriterV2,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
     write_manifest_list,
 )
 from pyiceberg.partitioning import PartitionSpec
@@ -38,8 +40,8 @@ from pyiceberg.table.snapshots import (
     update_snapshot_summaries,
 )
 from pyiceberg.table.update import AddSnapshotUpdate, AssertRefSnapshotId, AssertTableUUID, SetSnapshotRefUpdate
-from pyiceberg.typedef import Record
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.typedef import Record, TableVersion
+from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType, StructType
 
 from tests.iceberg_tables import changed_file, live_data_files, local_path
 
@@ -56,8 +58,8 @@ PartitionValues = Record | Mapping[str, object]
 """Of one partition: its Record, or {partition field name: value as a manifest stores it (a day is an int)}."""
 
 
-class DeleteManifestWriter(ManifestWriterV2):
-    """PyIceberg's v2 manifest writer for delete files, which it has only for data files."""
+class LongDeleteManifestWriter(ManifestWriterV2):
+    """PyIceberg's v2 manifest writer for delete files, which it has only for data: equality ids are longs (T33)."""
 
     def content(self) -> ManifestContent:
         return ManifestContent.DELETES
@@ -65,6 +67,16 @@ class DeleteManifestWriter(ManifestWriterV2):
     @property
     def _meta(self) -> dict[str, str]:
         return {**super()._meta, "content": "deletes"}
+
+
+class DeleteManifestWriter(LongDeleteManifestWriter):
+    """One that has the equality ids as ints, as the specification does."""
+
+    def _with_partition(self, format_version: TableVersion) -> Schema:
+        wrong = data_file_with_partition(self._spec.partition_type(self._schema), format_version)
+        ids = ListType(element_id=136, element_type=IntegerType(), element_required=True)
+        right = (f.model_copy(update={"field_type": ids}) if f.field_id == 135 else f for f in wrong.fields)
+        return manifest_entry_schema_with_data_file(format_version, StructType(*right))
 
 
 def add_position_deletes(
@@ -125,13 +137,14 @@ def add_equality_deletes(
     spec_id: int | None = None,
     operation: Operation = Operation.DELETE,
     branch: str = "main",
+    long_ids: bool = False,
 ) -> str:
     """Commit one equality delete file: rows that equal one of `rows` in all `columns` go; return its path.
 
     Null equals null. `columns` are names in the current schema (`a.b` for nested ones, then `rows` are mappings); the
     file holds their field ids, so a later rename changes nothing. Without `partition` and `spec_id` the delete is
     GLOBAL: it is written under an unpartitioned spec, which the table must have or have had. The table is refreshed
-    before and after.
+    before and after. With `long_ids` the manifest is one that Java cannot read (trap T33).
     """
     table.refresh()
     keys = table.schema().select(*columns)
@@ -141,7 +154,7 @@ def add_equality_deletes(
     arguments = _write_parquet(table, content, keys)
     arguments["equality_ids"] = [keys.find_field(column).field_id for column in columns]
     file = _delete_file(DataFileContent.EQUALITY_DELETES, arguments, spec, partition)
-    _commit(table, file, spec, operation, branch)
+    _commit(table, file, spec, operation, branch, LongDeleteManifestWriter if long_ids else DeleteManifestWriter)
     return file.file_path
 
 
@@ -234,7 +247,14 @@ def _delete_file(
     return file
 
 
-def _commit(table: Table, file: DataFile, spec: PartitionSpec, operation: Operation, branch: str) -> None:
+def _commit(
+    table: Table,
+    file: DataFile,
+    spec: PartitionSpec,
+    operation: Operation,
+    branch: str,
+    writer_type: type[LongDeleteManifestWriter] = DeleteManifestWriter,
+) -> None:
     """Add a snapshot on top of `branch`: its manifests, and one delete manifest that holds `file`."""
     metadata = table.metadata
     parent = metadata.snapshot_by_name(branch)
@@ -249,7 +269,7 @@ def _commit(table: Table, file: DataFile, spec: PartitionSpec, operation: Operat
         sequence_number=metadata.next_sequence_number(),
         avro_compression="deflate",
     ) as writer:
-        writer.add_manifests([_write_manifest(table, file, spec, snapshot_id), *manifests])
+        writer.add_manifests([_write_manifest(table, file, spec, snapshot_id, writer_type), *manifests])
     collector = SnapshotSummaryCollector()
     collector.add_file(file, table.schema(), spec)
     added = Summary(operation=operation, **collector.build())
@@ -270,10 +290,12 @@ def _commit(table: Table, file: DataFile, spec: PartitionSpec, operation: Operat
     table.refresh()
 
 
-def _write_manifest(table: Table, file: DataFile, spec: PartitionSpec, snapshot_id: int) -> ManifestFile:
+def _write_manifest(
+    table: Table, file: DataFile, spec: PartitionSpec, snapshot_id: int, writer_type: type[LongDeleteManifestWriter]
+) -> ManifestFile:
     location = table.location_provider().new_metadata_location(f"{uuid.uuid4()}-m0.avro")
     output = table.io.new_output(location)
-    with DeleteManifestWriter(spec, table.schema(), output, snapshot_id, "deflate") as writer:
+    with writer_type(spec, table.schema(), output, snapshot_id, "deflate") as writer:
         writer.add(
             ManifestEntry.from_args(
                 status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, sequence_number=None, data_file=file

@@ -23,6 +23,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
+from regelate.core.requests import CompactRequest
 from regelate.errors import Conflict
 from regelate.operations.compact import CompactionTools
 from regelate.settings import load_settings
@@ -118,7 +119,7 @@ class Lake:
         """Run one COMPACT; `between` runs once when the outputs are written and nothing is committed yet."""
         self.application.between, self.application.change_tools = between, tools
         try:
-            return dict(self.application.compact(address(table), request, request_id="test", idempotency_key=key))
+            return dict(self.application.compact(address(table), CompactRequest(idempotency_key=key, **request)))
         finally:
             self.application.between = self.application.change_tools = None
 

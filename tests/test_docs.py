@@ -38,6 +38,8 @@ MADE_BY_EXPRESSION: Mapping[tuple[str, str], set[str]] = {
     ("adapters/duckdb/inputs.py", "code"): {"DATA_FILE_CORRUPT", "DELETE_FILE_CORRUPT"},
     ("adapters/duckdb/inputs.py", "missing"): {"DATA_FILE_MISSING", "DELETE_FILE_CORRUPT"},
     ("adapters/duckdb/faults.py", "code"): {"DATA_FILE_MISSING", "DATA_FILE_CORRUPT", "DELETE_FILE_CORRUPT"},
+    ("adapters/iceberg/file_layouts.py", "missing"): {"DATA_FILE_MISSING", "DELETE_FILE_CORRUPT"},
+    ("adapters/iceberg/file_layouts.py", "corrupt"): {"DATA_FILE_CORRUPT", "DELETE_FILE_CORRUPT"},
     ("adapters/iceberg/spec.py", "code"): {"INVALID_PARTITION_SPEC", "INVALID_FIELD"},
     ("core/options.py", "fault.code"): {"INVALID_OPTION"},
     ("entrypoints/validation.py", "first['code']"): {
@@ -46,11 +48,11 @@ MADE_BY_EXPRESSION: Mapping[tuple[str, str], set[str]] = {
         "INVALID_FIELD",
         "INVALID_OPTION",
     },
-    ("operations/planning.py", "placement.reason.value"): {
+    ("core/routing.py", "found.reason.value"): {
         PlacementReason.TOO_LARGE.value,
         PlacementReason.TOO_LONG.value,
     },
-    ("operations/planning.py", "reason.value"): {PlacementReason.TOO_LARGE.value, PlacementReason.TOO_LONG.value},
+    ("core/routing.py", "reason.value"): {PlacementReason.TOO_LARGE.value, PlacementReason.TOO_LONG.value},
 }
 """Codes that are no literal where the error is made; a new such place must be entered here."""
 OF_ITS_FAULT = "code"

@@ -22,11 +22,11 @@ from regelate.core.options import (
     TABLE_OPTIONS,
     CheckPolicy,
     CompactionDefaults,
-    CompactOptions,
     RetentionDefaults,
     resolve_policy,
 )
 from regelate.core.policy import MB, PlacementPolicy
+from regelate.core.requests import CompactRequest
 from regelate.errors import NotFound
 from regelate.settings import Settings, SettingsError, load_settings
 from regelate.settings.load import _merged
@@ -154,7 +154,7 @@ def test_tables_of_ours_are_created_with_the_configured_write_properties(load: L
 def test_a_table_of_ours_is_compacted_to_the_sizes_of_the_config(load: Load) -> None:
     settings = load(iceberg={"write": {"target_file_size_mb": 256}})
     policy = resolve_policy(
-        request=CompactOptions(),
+        request=CompactRequest(),
         table_properties=settings.table_defaults,
         config=settings.compaction_defaults,
         now_ms=0,

@@ -1,4 +1,4 @@
-"""Traps T22, T24 to T29 and T31: what DuckDB 1.5.5 (T31: PyArrow) does to values and processes that rewriting meets.
+"""Traps T22, T24 to T29, T31, T35: what DuckDB 1.5.5 (T31: PyArrow) does to values and processes that rewriting meets.
 
 A red test here means that the ground has moved: the workaround it names may be able to go.
 """
@@ -155,3 +155,11 @@ def test_t31_one_bit_of_a_footer_ends_the_process_that_asks_pyarrow_for_a_column
     """Our answer: footers of files that we did not write are read by DuckDB, which raises."""
     done = subprocess.run([sys.executable, "-c", GARBLED_FOOTER], capture_output=True, check=False)
     assert done.returncode == -signal.SIGABRT
+
+
+def test_t35_a_copy_annotates_whole_numbers_as_icebergs_writer_does_not(tmp_path: Path) -> None:
+    """Our answer: every footer is rewritten. What Spark makes of it is in tests/pipeline/test_footers.py."""
+    path = tmp_path / "a.parquet"
+    duckdb.execute(f"COPY (SELECT 1::INTEGER AS i, 1::BIGINT AS l) TO '{path}'")
+    found = duckdb.execute(f"SELECT converted_type FROM parquet_schema('{path}')").fetchall()
+    assert found[1:] == [("INT_32",), ("INT_64",)]

@@ -17,6 +17,7 @@ from regelate.adapters.jobstore.record_json import from_json, to_json
 from regelate.adapters.jobstore.sqlite import SqliteJobs
 from regelate.adapters.jobstore.sqs import SqsQueue
 from regelate.core.job import JobRecord, JobState, JobTotals, Origin
+from regelate.core.requests import CompactRequest
 from regelate.errors import Unavailable
 from regelate.operations.jobs import changed
 from tests.servers.moto_aws import aws_server, client, jobs_table
@@ -50,7 +51,7 @@ def job(store: Store, job_id: str = "job-1", ident: str = "db.t") -> JobRecord:
         ident=ident,
         table="t",
         run_id="run",
-        options='{"force": true}',
+        request=CompactRequest(force=True),
         origin=Origin.REQUEST,
         created_ms=now,
         updated_ms=now,
@@ -267,7 +268,7 @@ def test_a_message_that_is_sent_twice_arrives_once_and_a_table_has_one_at_a_time
         ident="db.t",
         table="t",
         run_id="run",
-        options="{}",
+        request=CompactRequest(),
         origin=Origin.REQUEST,
         created_ms=1,
         updated_ms=1,

@@ -20,7 +20,9 @@ from regelate.adapters.iceberg.ledger import FOLDER, RunLedger
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.producer import SnapshotProducer
 from regelate.adapters.iceberg.session import TableSession
+from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
 from regelate.core.ledger import EntryVerdict
+from regelate.core.requests import CompactRequest
 from regelate.core.schema import Column, PartitionField, TableDefinition
 from regelate.errors import CommitStateUnknown, Conflict, RegelateError, Unavailable
 from regelate.operations.sweep import SweptEntry, sweep_ledger
@@ -68,7 +70,7 @@ def write(application: HookedApplication, *ids: int, mode: str = "append", key: 
 
 
 def compact(application: HookedApplication, **options: Any) -> dict[str, Any]:
-    return dict(application.compact(address(IDENT), {"force": True, **options}, request_id="r", idempotency_key=None))
+    return dict(application.compact(address(IDENT), CompactRequest(**{"force": True, **options})))
 
 
 def expire(application: HookedApplication) -> dict[str, Any]:
@@ -101,7 +103,7 @@ def grow_old(table: Table, seconds: float = HOUR + 1) -> None:
 
 def sweep(application: HookedApplication, *, dry_run: bool = False) -> tuple[SweptEntry, ...]:
     ledgers = TableLedgers(application.catalog(), IDENT, ManifestReader())
-    reclaimer = TableSession(application.catalog(), IDENT, ManifestReader()).reclaimer
+    reclaimer = TableSession(application.catalog(), IDENT, ManifestReader(), annotate=as_iceberg_writes).reclaimer
     return sweep_ledger(ledgers, reclaimer, longest_run_seconds=HOUR, dry_run=dry_run)
 
 

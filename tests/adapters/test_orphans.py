@@ -350,7 +350,7 @@ def test_a_storage_that_does_not_answer_says_nothing_about_a_manifest(table: Tab
     assert snapshot is not None
     manifest = snapshot.manifests(table.io)[0]
     with pytest.raises(Unavailable) as caught:
-        ManifestReader().entries(Busy(), manifest)
+        tuple(ManifestReader().entries(Busy(), manifest))
     assert (caught.value.code, caught.value.status) == ("STORAGE_UNAVAILABLE", 503)
     with pytest.raises(Unavailable):
         reached_by(Busy(), ManifestReader(), [snapshot])

@@ -52,6 +52,14 @@ def lists(table: Table) -> dict[str, dict[str, Any]]:
     return {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
 
 
+def as_earlier_versions_did(table: Table, metadata_folder: Path) -> None:
+    """Move every list to the folder that `write.metadata.path` names."""
+    folder = metadata_folder / "regelate" / "quarantine"
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in (local_path(table.location()) / "metadata" / "regelate" / "quarantine").glob("*.json"):
+        path.rename(folder / path.name)
+
+
 def age(table: Table, hours: float) -> None:
     """Let every list be older by the store's clock."""
     folder = local_path(table.location()) / "metadata" / "regelate" / "quarantine"
@@ -186,6 +194,25 @@ def test_removed_refs_and_statistics_files_come_back_with_their_snapshots(lake: 
     assert [s.snapshot_id for s in table.metadata.partition_statistics] == [first]
 
 
+def test_statistics_that_are_computed_while_an_expiry_is_under_way_leave_with_their_snapshot(
+    lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyIceberg's catalogs drop statistics of the table with a snapshot, and keep those of partitions for ever."""
+    first = ids(table)[0]
+    commit = lake.catalog.commit_table
+
+    def computed_first(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        statistics(table, first)
+        return commit(*arguments)
+
+    monkeypatch.setattr(lake.catalog, "commit_table", computed_first)
+    answer = lake.expire(table, hours=1, grace=None)
+    assert (table.refresh().metadata.statistics, table.metadata.partition_statistics) == ([], [])
+    lake.undo(table, answer["undo_id"])
+    assert [s.snapshot_id for s in table.refresh().metadata.partition_statistics] == [first]
+
+
 def test_an_undo_moves_no_ref_that_was_made_under_an_old_name_since(lake: Lake, table: Table) -> None:
     first, second, *_ = ids(table)
     with table.manage_snapshots() as manage:
@@ -304,6 +331,8 @@ def test_what_an_undo_needs_and_cannot_be_read_may_be_anything_so_nothing_goes(l
     text = manifest_list.read_bytes()
     manifest_list.write_bytes(text[:40])
     before = stored_data(table)
+    lake = Lake(lake.folder)  # another process, which has not read it
+    lake.application.clock = NextMonth()
     with pytest.raises(DataUnavailable, match="METADATA_CORRUPT"):
         lake.expire(table, hours=1, grace=0)
     assert stored_data(table) == before
@@ -493,7 +522,7 @@ def test_files_that_another_table_shares_are_not_deleted(lake: Lake, table: Tabl
         append(table.refresh(), [(100 + i, "x")])
     answer = lake.compact(table)
     assert answer["status"] == "COMPLETED"
-    assert "not expired" in answer["warnings"][0]
+    assert "nothing was deleted" in answer["warnings"][0]
     assert before < stored_data(table)
 
 
@@ -555,6 +584,8 @@ def test_a_drop_with_purge_spares_the_lists_of_a_table_that_keeps_its_metadata_i
     lake.application.clock = NextMonth()
     undo_id = lake.expire(other, hours=1, grace=24)["undo_id"]
     lake.expire(one, hours=1, grace=24)
+    as_earlier_versions_did(one, lake.folder / "warehouse" / "metadata")
+    as_earlier_versions_did(other, lake.folder / "warehouse" / "metadata")
     lake.application.drop_table(address(one), purge=True)
     assert [path.stem for path in (lake.folder / "warehouse" / "metadata").rglob("quarantine/*.json")] == [undo_id]
     assert lake.undo(other, undo_id)["snapshots_restored"] == 1
@@ -733,3 +764,52 @@ def test_row_52_files_that_lie_in_the_folder_of_another_table_are_spared(
     assert len(rows(borrower.refresh())) == 9
     assert lists(borrower) == {}
     assert in_store(borrower) == reachable(borrower)
+
+
+def move_metadata(lake: Lake, table: Table, folder: str = "elsewhere") -> None:
+    """Let every later metadata file go to another folder, and every older one be forgotten."""
+    with table.refresh().transaction() as transaction:
+        transaction.set_properties(
+            {
+                "write.metadata.path": f"{table.location()}/{folder}",
+                "write.metadata.previous-versions-max": "1",
+            }
+        )
+    table.refresh().delete("id >= 10")
+    append(table.refresh(), [(99, "x")])
+    lake.expire(table, hours=1, keep=1, grace=24)
+
+
+def test_t48_the_lists_of_a_grace_are_found_wherever_metadata_goes_by_then(lake: Lake, table: Table) -> None:
+    first = lake.expire(table, hours=1, keep=1, grace=24)
+    move_metadata(lake, table)
+    named = {s.manifest_list for s in table.refresh().snapshots()} | {table.metadata_location}
+    assert {"/elsewhere/" in path for path in named} == {True}
+    assert first["undo_id"] in lists(table)
+    for path in (local_path(table.location())).rglob("*"):
+        if path.is_file() and "quarantine" not in str(path):
+            os.utime(path, (0, 0))
+    lake.application.remove_orphan_files(address(table), older_than_hours=1000, dry_run=False)
+    assert lake.undo(table, first["undo_id"])["snapshots_restored"] == 3
+    assert [len(rows(table.refresh(), i)) for i in first["snapshot_ids"]] == [2, 4, 6]
+
+
+def test_t48_the_lists_of_a_grace_end_with_it_wherever_metadata_goes_by_then(lake: Lake, table: Table) -> None:
+    lake.expire(table, hours=1, keep=1, grace=24)
+    move_metadata(lake, table)
+    assert len(lists(table)) == 2
+    age(table, 25)
+    lake.expire(table, grace=None)
+    assert lists(table) == {}
+    assert in_store(table) == reachable(table)
+
+
+def test_lists_that_an_earlier_version_wrote_beside_other_metadata_are_found_there(lake: Lake) -> None:
+    elsewhere = lake.folder / "warehouse" / "beside"
+    properties = {"write.metadata.path": elsewhere.as_uri()}
+    table = lake.table(SCHEMA, *([(i, "x")] for i in range(4)), properties=properties)
+    lake.application.clock = NextMonth()
+    done = lake.expire(table, hours=1, keep=1, grace=24)
+    as_earlier_versions_did(table, elsewhere)
+    assert lake.undo(table, done["undo_id"])["snapshots_restored"] == 3
+    assert list((elsewhere / "regelate" / "quarantine").glob("*.json")) == []

@@ -64,9 +64,10 @@ from regelate.adapters.duckdb.session import open_session
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.scan import SnapshotScan
 from regelate.core.predicate import ColumnPath, Predicate, StructuredQuery, literal, parse_filter
+from regelate.core.requests import QueryRequest
 from regelate.core.schema import Column
 from regelate.errors import DataUnavailable, InvalidRequest, NotFound, RegelateError, Unsupported
-from regelate.operations.query import QueryAnswer, QueryCommand, QueryLimits, QueryTools, query
+from regelate.operations.query import QueryAnswer, QueryLimits, QueryTools, query
 from tests.deletes_writer import add_equality_deletes, add_position_deletes, remove_file, truncate_file
 from tests.iceberg_tables import (
     add_data_files,
@@ -109,7 +110,7 @@ def ask(tmp_path: Path) -> Ask:
 
         engine = DuckDBQueryEngine(folder=folder, memory_bytes=256 * 1024 * 1024, threads=1)
         tools = QueryTools(scan=scan, engine=engine, clock=SystemClock(), limits=limits)
-        return query(tools, QueryCommand(table_name=table.name()[-1], **request))
+        return query(tools, QueryRequest(**request), table_name=table.name()[-1])
 
     return run
 
@@ -162,7 +163,7 @@ def test_the_session_is_allowed_the_files_of_the_view_and_no_others(catalog: Sql
     scan = SnapshotScan(table, ManifestReader(), tmp_path / "v")
     (group,) = scan.files(parse_filter({"part": "a"}, scan.columns))
     view = scan.views.write(group)
-    of_view = (str(file) for file in Path(view.metadata_path).parent.iterdir())
+    of_view = (str(file) for file in Path(view.metadata_paths[0]).parent.iterdir())
     assert sorted(files_of([view], group)) == sorted([*of_view, group[0].data_file.path])
 
 

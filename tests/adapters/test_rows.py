@@ -30,6 +30,7 @@ from regelate.adapters.iceberg.partitions import partition_of
 from regelate.adapters.iceberg.rows import IcebergRowWriter
 from regelate.adapters.iceberg.schema import schema_of
 from regelate.adapters.iceberg.spec import spec_of
+from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
 from regelate.core.rewrite import NewDataFile
 from regelate.core.schema import Column, PartitionField
 from regelate.errors import InvalidRequest, Unavailable, Unsupported
@@ -66,7 +67,9 @@ def table_of(
 def writer_of(table: Table, run_id: str | None = None) -> IcebergRowWriter:
     folder = local_path(table.location()).parent
     run = run_id or uuid.uuid4().hex
-    outputs = TableOutputs(table.metadata, table.io, ledger_of(table, run), run_id=run, folder=folder)
+    outputs = TableOutputs(
+        table.metadata, table.io, ledger_of(table, run), run_id=run, folder=folder, annotate=as_iceberg_writes
+    )
     return IcebergRowWriter(table.metadata, outputs)
 
 
@@ -396,7 +399,8 @@ class FailingOutputs(TableOutputs):
 
     def __init__(self, table: Table, allowed: int) -> None:
         folder = local_path(table.location()).parent
-        super().__init__(table.metadata, table.io, ledger_of(table, "failing"), run_id="failing", folder=folder)
+        ledger = ledger_of(table, "failing")
+        super().__init__(table.metadata, table.io, ledger, run_id="failing", folder=folder, annotate=as_iceberg_writes)
         self.allowed = allowed
 
     def publish(self, target: OutputTarget, *, sort_order_id: int | None) -> NewDataFile:

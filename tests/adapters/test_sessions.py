@@ -16,6 +16,7 @@ import pytest
 from botocore.stub import Stubber
 
 from regelate.adapters.aws.sessions import SESSIONS_KEPT, StsSessions
+from regelate.core.requests import CompactRequest, QueryRequest
 from regelate.core.schema import Column, TableDefinition
 from regelate.core.session_policy import Access, StorageSession, session_name, session_policy
 from regelate.entrypoints.requests import OPERATIONS
@@ -300,9 +301,9 @@ def test_a_tables_files_and_its_catalog_are_reached_with_the_tenants_session(clo
     for number in range(3):
         records = [{"id": number}]
         application.write(address, records, mode="append", key=(), idempotency_key=None, request_id="r")
-    compacted = application.compact(address, {"force": True}, request_id="r", idempotency_key=None)
+    compacted = application.compact(address, CompactRequest(force=True))
     assert compacted["status"] == "COMPLETED"
-    found = application.query(address, {"sql": "SELECT id FROM t ORDER BY id"})
+    found = application.query(address, QueryRequest(sql="SELECT id FROM t ORDER BY id"))
     assert found["rows"] == [{"id": 0}, {"id": 1}, {"id": 2}]
     assert application.drop_table(address, purge=True) == {"dropped": True}
     assert application.health_check()["catalog_reachable"] is True

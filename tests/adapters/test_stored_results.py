@@ -16,6 +16,7 @@ import pytest
 
 from regelate.adapters.aws.results import BucketResults, s3_client
 from regelate.adapters.local_results import FolderResults
+from regelate.core.timeouts import Timeouts
 from regelate.entrypoints.log import logger
 from regelate.errors import Unavailable
 from regelate.settings import SettingsError, load_settings
@@ -204,7 +205,7 @@ def test_several_requests_at_once_store_their_own_results(tmp_path: Path, aws: s
 
 
 def test_the_client_signs_as_every_region_takes_it(aws: str) -> None:
-    assert s3_client().meta.config.signature_version == "s3v4"
+    assert s3_client(Timeouts()).meta.config.signature_version == "s3v4"
 
 
 # --- in a folder ------------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from regelate.core.measures import (
     Queried,
     Wrote,
 )
+from regelate.core.requests import CompactRequest
 from regelate.errors import Conflict
 from regelate.settings import load_settings
 from regelate.tenancy import Address
@@ -182,7 +183,7 @@ def test_a_real_compaction_is_traced_as_plan_execute_and_commit(
     application = Application(load_settings({"REGELATE_HOME": str(tmp_path)}))
     application.telemetry = Telemetries((), spans)  # type: ignore[assignment]
     write_five(application)
-    application.compact(address(), {}, request_id="r", idempotency_key=None)
+    application.compact(address(), CompactRequest())
     found = {span.name: span for span in exporter.get_finished_spans()}
     assert list(found) == ["plan", "execute", "commit", "expire", "compact"]
     root = found["compact"].context

@@ -16,6 +16,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
+from regelate.core.policy import CompactionPolicy
+from regelate.core.requests import MaintainRequest
 from regelate.errors import NotFound, RegelateError
 from tests.adapters.test_expiry import NextMonth, ids, in_store, reachable
 from tests.deletes_writer import add_equality_deletes, add_position_deletes
@@ -32,6 +34,7 @@ from tests.iceberg_tables import (
     rows,
     stored_files,
 )
+from tests.java_manifests import data_file_fields, header_of
 from tests.lake import Answer, Lake, add_file, address, in_table_order, recount
 from tests.table_model import model_rows
 
@@ -49,7 +52,7 @@ def dangling(lake: Lake, table: Table, *, dry_run: bool = False) -> Answer:
 
 
 def maintain(lake: Lake, table: Table, *, steps: list[str] | None = None, dry_run: bool = False, **more: Any) -> Answer:
-    return dict(lake.application.maintain(address(table), more, steps=steps, dry_run=dry_run))
+    return dict(lake.application.maintain(address(table), MaintainRequest(steps=steps, dry_run=dry_run, **more)))
 
 
 def identity(entry: ManifestEntry) -> tuple[object, ...]:
@@ -69,6 +72,19 @@ def identity(entry: ManifestEntry) -> tuple[object, ...]:
 
 def identities(table: Table, content: ManifestContent) -> list[tuple[object, ...]]:
     return sorted((identity(e) for e in live_entries(table.refresh(), content)), key=repr)
+
+
+def delete_manifests(table: Table) -> list[str]:
+    head = table.current_snapshot()
+    assert head is not None
+    return [m.manifest_path for m in head.manifests(table.io) if m.content == ManifestContent.DELETES]
+
+
+def equality_ids_type(manifest: str) -> str:
+    (found,) = (
+        f for f in data_file_fields(header_of(local_path(manifest))["avro.schema"]) if f["name"] == "equality_ids"
+    )
+    return str(found["type"][1]["items"])
 
 
 # --- manifests --------------------------------------------------------------------------------------------------------
@@ -187,6 +203,48 @@ def test_what_others_commit_before_the_rewrite_lands_is_in_it(lake: Lake, monkey
     data = [m for m in head.manifests(table.io) if m.content == ManifestContent.DATA]
     assert len(data) == 1
     assert in_store(table) == reachable(table)
+
+
+def test_a_delete_manifest_that_java_cannot_read_is_named_and_written_anew_though_nothing_else_is_to_do(
+    lake: Lake,
+) -> None:
+    table = lake.table(SCHEMA, [(i, "x") for i in range(9)])
+    add_equality_deletes(table, ["id"], [(8,)], long_ids=True)
+    before, expected = identities(table, ManifestContent.DELETES), model_rows(table)
+    (hurt,) = delete_manifests(table)
+    told = lake.application.table_health(address(table), explain=False)
+    assert told["unreadable_manifests"] == [hurt]
+    assert str(told["recommendation"]).startswith("REWRITE_MANIFESTS: Spark, Trino and Flink fail on 1 delete manifest")
+    assert rewrite(lake, table, dry_run=True)["manifests_replaced"] == 1
+    assert rewrite(lake, table)["manifests_created"] == 1
+    (cured,) = delete_manifests(table.refresh())
+    assert equality_ids_type(hurt) == "long"
+    assert equality_ids_type(cured) == "int"
+    assert identities(table, ManifestContent.DELETES) == before
+    assert model_rows(table) == expected
+    assert rewrite(lake, table)["commits"] == 0
+    told = lake.application.table_health(address(table), explain=False)
+    assert told["unreadable_manifests"] == []
+    assert str(told["recommendation"]).startswith("Nothing to do")
+
+
+def test_whether_java_can_read_a_delete_manifest_is_known_without_another_request(lake: Lake) -> None:
+    table = lake.table(SCHEMA, [(i, "x") for i in range(9)])
+    for number in range(3):
+        add_equality_deletes(table, ["id"], [(number,)], long_ids=number == 1)
+    with lake.application._session(address(table)) as session:
+        opened: list[str] = []
+        new_input = session.table.io.new_input
+
+        def counted(location: str) -> Any:
+            opened.append(location)
+            return new_input(location)
+
+        session.table.io.new_input = counted  # type: ignore[method-assign]
+        assert len(session.reader.read(CompactionPolicy()).unreadable_manifests) == 1
+        assert len(opened) == len(set(opened)) == 5
+        assert [m.unreadable for m in session.committer.manifests()].count(True) == 1
+        assert len(opened) == 5
 
 
 def test_an_empty_table_and_one_without_snapshots_have_no_manifests_to_rewrite(lake: Lake) -> None:

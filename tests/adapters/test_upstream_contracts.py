@@ -24,6 +24,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
     DataFile,
     FileFormat,
     write_manifest,
@@ -36,8 +37,10 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, update_table_metadata
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType, UUIDType
+from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType, UUIDType
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from regelate.adapters.iceberg.manifest_schema import avro_schema
 from tests.deletes_writer import add_equality_deletes, add_position_deletes, remove_file, truncate_file
 from tests.iceberg_tables import (
     add_data_files,
@@ -535,3 +538,27 @@ def test_t30_metadata_whose_time_a_commit_does_not_move_gets_the_clocks_though_t
         moved = SetSnapshotRefUpdate(ref_name="main", type=SnapshotRefType.BRANCH, snapshot_id=snapshot.snapshot_id)
         made = update_table_metadata(base, (AddSnapshotUpdate(snapshot=snapshot), moved))
         assert (made.last_updated_ms >= made.snapshot_log[-1].timestamp_ms) == expected
+
+
+def test_t33_the_manifest_schema_has_equality_ids_as_longs() -> None:
+    kind = next(f for f in DATA_FILE_TYPE[2].fields if f.name == "equality_ids").field_type
+    assert isinstance(kind, ListType)
+    assert isinstance(kind.element_type, LongType)
+
+
+TWO_UUIDS = StructType(NestedField(1000, "a", UUIDType()), NestedField(1001, "x²", UUIDType()))
+
+
+def test_t33_a_type_of_two_partition_fields_is_defined_twice_and_odd_letters_stay() -> None:
+    avro = json.dumps(AvroSchemaConversion().iceberg_to_avro(Schema(*TWO_UUIDS.fields)), ensure_ascii=False)
+    assert avro.count('{"type": "fixed", "size": 16, "logicalType": "uuid", "name": "uuid_fixed"}') == 2
+    assert '"name": "x²"' in avro
+
+
+def test_t33_a_type_that_is_named_the_second_time_cannot_be_read() -> None:
+    """Our answer: we write it again under another name, which both read, and read Java's by what it names."""
+    avro = avro_schema(Schema(*TWO_UUIDS.fields), "r")
+    assert AvroSchemaConversion().avro_to_iceberg(avro).fields[1].field_type == UUIDType()
+    avro["fields"][1]["type"] = ["null", "uuid_fixed"]
+    with pytest.raises(TypeError, match="uuid_fixed"):
+        AvroSchemaConversion().avro_to_iceberg(avro)

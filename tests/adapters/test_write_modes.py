@@ -17,6 +17,7 @@ from pyiceberg.table.update import SetCurrentSchemaUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
+from regelate.core.requests import CompactRequest
 from regelate.errors import RegelateError
 from regelate.operations.attempt import MAX_RACES
 from regelate.settings import load_settings
@@ -341,7 +342,7 @@ def test_a_compaction_meanwhile_changes_nothing_of_what_an_upsert_means(lake: Wr
 
     def compact() -> None:
         other = Application(load_settings({"REGELATE_HOME": str(lake.folder)}))
-        assert other.compact(address("db.t"), {"force": True}, request_id="r", idempotency_key=None)["compacted"]
+        assert other.compact(address("db.t"), CompactRequest(force=True))["compacted"]
 
     lake.before_commit(compact)
     lake.write((1, "a", "new"), (2, "b", "new"), mode="upsert", key=["id"])
@@ -542,7 +543,7 @@ def test_any_sequence_of_writes_and_compactions_equals_the_model(
     for number, (step, pairs) in enumerate(steps):
         batch: list[Row] = [(key, partition, f"step {number}") for key, partition in pairs]
         if step == "compact":
-            lake.application.compact(address("db.t"), {"force": True}, request_id="r", idempotency_key=None)
+            lake.application.compact(address("db.t"), CompactRequest(force=True))
         else:
             lake.write(*batch, **MODES[step])
         model = applied(model, step, batch)

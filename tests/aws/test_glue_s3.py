@@ -10,6 +10,7 @@ import pytest
 
 from regelate.adapters.clock import SystemClock
 from regelate.adapters.duckdb.session import open_session
+from regelate.core.requests import CompactRequest
 from regelate.core.storage import ObjectStoreAccess
 from regelate.tenancy import Address
 from tests.aws.lake import CATALOG, SECRET, S3Lake
@@ -106,7 +107,7 @@ def test_writers_at_once_and_a_compaction_among_them_lose_no_row(lake: S3Lake) -
 
     with ThreadPoolExecutor(4) as pool:
         done = [pool.submit(append, number) for number in (1, 2, 3)]
-        compacted = pool.submit(compact, USERS, {"force": True}, request_id="test", idempotency_key=None)
+        compacted = pool.submit(compact, USERS, CompactRequest(force=True))
         for future in done:
             future.result()
     assert compacted.result()["compacted"] is True

@@ -21,6 +21,7 @@ from pyiceberg.table import Table
 from regelate.adapters.duckdb.engine import DuckDBRewriteEngine
 from regelate.adapters.iceberg.outputs import TableOutputs
 from regelate.core.plan import FileGroup
+from regelate.core.requests import CompactRequest
 from regelate.core.rewrite import NewDataFile
 from regelate.errors import CommitStateUnknown, RegelateError
 from regelate.settings import load_settings
@@ -178,9 +179,9 @@ def _compact(application: Application, mine: Assignment, deeds: Deeds, writers_d
     last = False
     while not last:
         last = writers_done.is_set()
-        request = {"force": True, "partition_filter": own, "expire_snapshots": False}
+        request = CompactRequest(force=True, partition_filter=own, expire_snapshots=False)
         try:
-            answer = application.compact(address(IDENT), request, request_id="", idempotency_key=None)
+            answer = application.compact(address(IDENT), request)
         except RegelateError as error:
             deeds.faults.append(str(error))
             continue

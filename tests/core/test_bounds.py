@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from regelate.core.bounds import contained, decode, order_key
+from regelate.core.bounds import contained, decode, order_key, raised, truncated
 
 INTEGRAL = ("int", "long", "date", "time", "timestamp", "timestamptz")
 longs = st.integers(-(2**63), 2**63 - 1)
@@ -164,3 +164,33 @@ def test_truncated_string_bounds_of_a_subset_are_contained(values: list[str], mo
 )
 def test_values_outside_are_seen(type_text: str, inner: tuple[bytes, bytes], outer: tuple[bytes, bytes]) -> None:
     assert not contained(type_text, inner, outer)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("x" * 16, "x" * 16),
+        ("x" * 17, "x" * 15 + "y"),
+        ("x" * 15 + "\ud7ffz", "x" * 15 + "\ue000"),
+        ("x" * 15 + "\uffffz", "x" * 15 + "\U00010000"),
+        ("x" * 14 + "\ud7ff\U0010ffffz", "x" * 14 + "\ue000"),
+        ("x" * 15 + "\U0010ffffz", "x" * 14 + "y"),
+        ("\U0010ffff" * 16, "\U0010ffff" * 16),
+        ("\U0010ffff" * 17, None),
+    ],
+)
+def test_an_upper_bound_of_text_is_raised_over_the_surrogates(text: str, wanted: str | None) -> None:
+    assert raised("string", text.encode(), 16) == (None if wanted is None else wanted.encode())
+
+
+@given(st.text(st.sampled_from("ax\ud7ff\ue000\uffff\U0010ffff"), max_size=6), st.integers(1, 5))
+def test_cut_bounds_hold_what_they_are_cut_from(text: str, length: int) -> None:
+    for kind, raw in (("string", text.encode()), ("binary", text.encode("utf-16"))):
+        upper = raised(kind, raw, length)
+        assert truncated(kind, raw, length) <= raw
+        assert upper is None or (upper >= raw and contained(kind, (raw, raw), (truncated(kind, raw, length), upper)))
+
+
+def test_no_shorter_bytes_are_above_those_of_ones_alone() -> None:
+    assert raised("binary", b"\xff" * 3, 2) is None
+    assert raised("binary", b"a\xff\xff", 2) == b"b"

@@ -121,6 +121,7 @@ SPOILED: dict[str, Any] = {"missing_inputs": frozenset({"a1", "b1"})}
 REPLACED: dict[str, Any] = {"same_table": False}
 BACK: dict[str, Any] = {"returned_fields": frozenset({9, 3})}
 LOST: dict[str, Any] = {"lost_specs": frozenset({0})}
+OTHER_NAMES: dict[str, Any] = {"other_names": True}
 
 
 @pytest.mark.parametrize(
@@ -132,6 +133,7 @@ LOST: dict[str, Any] = {"lost_specs": frozenset({0})}
         ({**SPOILED, **BACK, "ancestry": Ancestry.EXPIRED}, "BASE_EXPIRED", True),
         ({**SPOILED, **BACK}, "SCHEMA_CHANGED", True),
         ({**SPOILED, **LOST}, "SPEC_CHANGED", True),
+        ({**SPOILED, **OTHER_NAMES}, "SCHEMA_CHANGED", True),
         ({**SPOILED, **LOST, **BACK}, "SCHEMA_CHANGED", True),
         ({**SPOILED, **LOST, "ancestry": Ancestry.EXPIRED}, "BASE_EXPIRED", True),
         ({**BACK, "ancestry": Ancestry.HEAD_ONLY}, "SCHEMA_CHANGED", True),

@@ -19,6 +19,7 @@ from regelate.core.job import (
     retry_seconds,
     run_of_part,
 )
+from regelate.core.requests import CompactRequest
 from regelate.errors import Conflict
 
 Change = Callable[[JobRecord, int], JobRecord]
@@ -32,7 +33,7 @@ def job(**given: object) -> JobRecord:
         "ident": "db.t",
         "table": "t",
         "run_id": "run",
-        "options": "{}",
+        "request": CompactRequest(force=True),
         "origin": Origin.REQUEST,
         "created_ms": 1,
         "updated_ms": 1,
@@ -76,10 +77,10 @@ def test_any_sequence_of_changes_keeps_to_the_table_of_transitions(steps: list[t
         assert after.fence >= record.fence
         assert after.part >= record.part
         assert set(record.totals.snapshot_ids) <= set(after.totals.snapshot_ids)
-        assert (after.job_id, after.run_id, after.options, after.lock) == (
+        assert (after.job_id, after.run_id, after.request, after.lock) == (
             record.job_id,
             record.run_id,
-            record.options,
+            record.request,
             record.lock,
         )
         record = after

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +49,22 @@ def written(
             entries = max(1, group.entries // group.outputs)
             left.append(manifest(1000 * (number + 1) + part, size, entries=entries, **low_high))  # type: ignore[arg-type]
     return left
+
+
+@given(SIZES, st.sets(st.integers(0, 39)), st.floats(0.6, 1.1))
+def test_what_java_cannot_read_is_always_taken_and_then_there_is_nothing_left_to_do(
+    sizes: list[int], hurt: set[int], shrink: float
+) -> None:
+    manifests = [replace(manifest(i, size), unreadable=i in hurt) for i, size in enumerate(sizes)]
+    groups = plan_manifest_rewrite(manifests, TARGET)
+    assert {m.path for m in manifests if m.unreadable} <= {p for g in groups for p in g.paths}
+    assert plan_manifest_rewrite(written(manifests, groups, shrink), TARGET) == ()
+
+
+def test_what_java_cannot_read_is_taken_before_all_else_that_fits_in_memory() -> None:
+    many = [manifest(i, 10, entries=MOST_ENTRIES // 2, low=i, high=i) for i in range(4)]
+    (group,) = plan_manifest_rewrite([*many[:3], replace(many[3], unreadable=True)], TARGET)
+    assert set(group.paths) == {"m3", "m0"}
 
 
 @given(SIZES, st.floats(0.6, 1.1))

@@ -14,7 +14,6 @@ from regelate.core.options import (
     Auto,
     CheckPolicy,
     CompactionDefaults,
-    CompactOptions,
     RetentionDefaults,
     parse_size,
     resolve_check,
@@ -34,6 +33,7 @@ from regelate.core.policy import (
     Strategy,
     Verify,
 )
+from regelate.core.requests import CompactRequest
 from regelate.errors import InvalidRequest
 
 SHIPPED = CompactionDefaults(
@@ -53,7 +53,7 @@ def resolve(
     table_sort_order: tuple[SortField, ...] = (),
 ) -> CompactionPolicy:
     return resolve_policy(
-        request=CompactOptions.of(request or {}),
+        request=CompactRequest(**(request or {})),
         table_properties=table or {},
         config=config,
         now_ms=now_ms,

@@ -60,7 +60,7 @@ def test_there_is_a_wave_exactly_where_some_group_fits(groups: list[FileGroup], 
 
 def test_without_limits_a_wave_is_about_as_long_as_wanted() -> None:
     groups = [group(i, 55) for i in range(10)]  # about a second each on two threads
-    assert len(next_wave(groups, threads=2, wave_seconds=5.1)) == 5
+    assert len(next_wave(groups, threads=2, wave_seconds=5.3)) == 5
     assert len(next_wave(groups, threads=2, wave_seconds=0)) == 1
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regelate import __version__
+from regelate.core.requests import CompactRequest, MaintainRequest, QueryRequest
 from regelate.core.schema import TableDefinition
 from regelate.errors import Conflict, NotFound
 from regelate.settings import Settings, load_settings
@@ -94,7 +95,7 @@ class FakeService:
         self.tables = {ident: FakeTable(TableDefinition(columns=())) for ident in preset}
         self.calls: list[tuple[str, Address | None, dict[str, Any]]] = []
         self.job_comes_again_after: float | None = None
-        self.before_query: Callable[[Mapping[str, Any]], object] = lambda spec: None
+        self.before_query: Callable[[QueryRequest], object] = lambda request: None
         self._lock = threading.Lock()
 
     def _called(self, operation: str, address: Address | None, **arguments: Any) -> None:
@@ -176,9 +177,9 @@ class FakeService:
             "compaction_status": None,
         }
 
-    def query(self, address: Address, spec: Mapping[str, Any]) -> dict[str, object]:
-        self._called("QUERY", address, spec=spec)
-        self.before_query(spec)
+    def query(self, address: Address, request: QueryRequest) -> dict[str, object]:
+        self._called("QUERY", address, request=request)
+        self.before_query(request)
         rows = [dict(row) for row in self._table(address).rows]
         columns = [{"name": name, "type": "string"} for name in (rows[0] if rows else {})]
         return {
@@ -190,13 +191,13 @@ class FakeService:
             "query_time_ms": 1.5,
         }
 
-    def compact(self, address: Address, options: Mapping[str, Any], **arguments: Any) -> dict[str, object]:
-        self._called("COMPACT", address, options=options, **arguments)
+    def compact(self, address: Address, request: CompactRequest, **arguments: Any) -> dict[str, object]:
+        self._called("COMPACT", address, request=request, **arguments)
         self._table(address)
-        if options.get("run_async"):
+        if request.run_async:
             fields = {"compacted": False, "status": "DELEGATED", "reason": "REQUEST", "snapshot_id": None}
             return {**fields, "stats": None, "job_id": "job-1", "warnings": []}
-        if options.get("dry_run"):
+        if request.dry_run:
             plan = {"groups": []}
             return {
                 "compacted": False,
@@ -218,7 +219,12 @@ class FakeService:
     def table_health(self, address: Address, *, explain: bool) -> dict[str, object]:
         self._called("TABLE_HEALTH", address, explain=explain)
         counts = ("files", "size_bytes", "rows", "small_files", "candidate_files", "delete_files", "partitions")
-        fields: dict[str, object] = {"score": 100.0, **dict.fromkeys(counts, 0), "manifest_count": 0}
+        fields: dict[str, object] = {
+            "score": 100.0,
+            **dict.fromkeys(counts, 0),
+            "manifest_count": 0,
+            "unreadable_manifests": [],
+        }
         listed: dict[str, object] = {"explained": []} if explain else {}
         return {**fields, "size_histogram": [], "worst_partitions": [], "recommendation": "nothing to do", **listed}
 
@@ -245,10 +251,9 @@ class FakeService:
         counts: dict[str, object] = {f"manifests_{name}": 0 for name in names}
         return {"dry_run": arguments["dry_run"], **counts, "entries": 0, "commits": 0, "snapshot_id": None}
 
-    def maintain(self, address: Address, options: Mapping[str, Any], **arguments: Any) -> dict[str, object]:
-        self._called("MAINTAIN", address, options=dict(options), **arguments)
-        dry_run = arguments["dry_run"]
-        return {"status": "COMPLETED", "dry_run": dry_run, "steps": [], "bytes_freed": 0, "warnings": []}
+    def maintain(self, address: Address, request: MaintainRequest) -> dict[str, object]:
+        self._called("MAINTAIN", address, request=request)
+        return {"status": "COMPLETED", "dry_run": request.dry_run, "steps": [], "bytes_freed": 0, "warnings": []}
 
     def undo_expiry(self, address: Address, undo_id: str) -> dict[str, object]:
         self._called("EXPIRE_SNAPSHOTS", address, undo_id=undo_id)

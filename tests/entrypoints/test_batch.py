@@ -138,7 +138,7 @@ def test_a_fault_of_the_store_brings_the_message_again_and_is_no_fault_of_the_fu
 def test_a_request_in_a_message_is_answered_once_under_the_messages_own_key(service: FakeService) -> None:
     assert failed(service, message(1, {"operation": "COMPACT", **TABLE})) == []
     operation, address, arguments = service.calls[0]
-    assert (operation, address.ident, arguments["idempotency_key"]) == ("COMPACT", "default.users", "m1")  # type: ignore[union-attr]
+    assert (operation, address.ident, arguments["request"].idempotency_key) == ("COMPACT", "default.users", "m1")  # type: ignore[union-attr]
 
 
 def test_a_request_that_is_refused_does_not_come_again(service: FakeService) -> None:
@@ -149,7 +149,7 @@ def test_row_40_a_rule_that_delivers_twice_asks_under_one_key(service: FakeServi
     event = {"id": "7bf73129", "detail-type": "x", "source": "y", "detail": {"operation": "COMPACT", **TABLE}}
     answers = [dispatch(event, Context(), lambda: service) for _ in range(2)]
     assert [answer["success"] for answer in answers] == [True, True]
-    assert [arguments["idempotency_key"] for _, _, arguments in service.calls] == ["7bf73129"] * 2
+    assert [arguments["request"].idempotency_key for _, _, arguments in service.calls] == ["7bf73129"] * 2
 
 
 def test_a_request_of_a_rule_that_fails_fails_the_invocation_so_that_it_is_tried_again(service: FakeService) -> None:

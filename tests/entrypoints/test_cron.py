@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from regelate.core.requests import CompactRequest
 from regelate.entrypoints.serve import Server
 from regelate.errors import Unavailable
 from regelate.settings import load_settings
@@ -68,8 +69,8 @@ def test_every_table_is_compacted_and_one_that_fails_holds_up_no_other(tmp_path:
 def test_what_may_succeed_later_is_tried_again_and_what_cannot_is_not(tables: Path) -> None:
     service, asked = FakeService(preset=["default.users", "default.sales"]), []
 
-    def failing(address: object, options: object, **rest: object) -> dict[str, object]:
-        asked.append(rest["idempotency_key"])
+    def failing(address: object, request: CompactRequest, **_: object) -> dict[str, object]:
+        asked.append(request.idempotency_key or "")
         raise Unavailable("CATALOG_UNAVAILABLE", "not now", retryable="users" in str(address))
 
     service.compact = failing  # type: ignore[assignment]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from regelate.core.requests import CompactRequest, QueryRequest
 from regelate.entrypoints.dispatch import dispatch
 from regelate.entrypoints.responses import ErrorAnswer
 from regelate.errors import InvalidRequest
@@ -90,7 +91,7 @@ def test_a_base64_body_is_read_as_the_bytes_it_stands_for(service: FakeService) 
     text = json.dumps({**QUERY, "filter": {"name": "Zoë"}}, ensure_ascii=False)
     answer = sent(service, v2("POST", "/database", base64.b64encode(text.encode()).decode(), encoded=True))
     assert answer["statusCode"] == 200
-    assert service.calls[-1][2]["spec"] == {"filter": {"name": "Zoë"}}
+    assert service.calls[-1][2]["request"] == QueryRequest(filter={"name": "Zoë"})
 
 
 @pytest.mark.parametrize(
@@ -273,12 +274,7 @@ def test_what_compact_is_asked_reaches_the_service_under_its_own_names(service: 
     sent(service, {**QUERY, "operation": "COMPACT", **asked, "request_id": "r", "idempotency_key": "k"})
     operation, _, arguments = service.calls[-1]
     assert operation == "COMPACT"
-    assert arguments == {
-        "options": {**asked, "expire_snapshots": True, "dry_run": False, "run_async": False},
-        "request_id": "r",
-        "idempotency_key": "k",
-        "seconds_left": None,
-    }
+    assert arguments == {"request": CompactRequest(**asked, idempotency_key="k"), "seconds_left": None}
 
 
 def test_two_requests_at_once_never_see_each_others_events(service: FakeService) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from regelate.core.policy import MB, PlacementPolicy
+from regelate.core.requests import CompactRequest
 from regelate.core.spark_job import SparkJobSpec, SparkRequest, SparkRun, SparkState
 from regelate.core.stats import CompactionStats, PhaseSeconds
 from regelate.errors import RegelateError, Unavailable
@@ -127,7 +128,7 @@ def test_a_job_of_sparks_ends_with_the_stats_that_it_answered(stack: SparkStack)
     assert (told["state"], told["engine"], told["explanation"]) == ("RUNNING", "spark", "the request asks for Spark")
     (spec,) = stack.spark.specs.values()
     assert (spec.table, spec.timeout_seconds) == ("local.default.t", 3600)
-    assert SparkRequest.of_json(spec.request).fields == {"force": True}
+    assert SparkRequest.of_json(spec.request).compact == CompactRequest(force=True, engine="spark")
     assert stack.look(job_id, RUNNING)["state"] == "RUNNING"
     told = stack.look(job_id, DONE)
     assert (told["state"], told["result"]["status"], told["result"]["stats"]["rows"]) == ("SUCCEEDED", "COMPLETED", 24)
@@ -142,8 +143,12 @@ def test_spark_is_sent_the_filter_in_its_words_and_what_the_configuration_says(s
     stack.work()
     (spec,) = stack.spark.specs.values()
     sent, settings = SparkRequest.of_json(spec.request), stack.application.settings
-    assert sent.fields["where"] == "`p` = 'it\\'s'"
-    assert (sent.verify, sent.config_verify, sent.retention_hours) == (None, settings.verify, 5)
+    assert sent.compact.where == "`p` = 'it\\'s'"
+    assert (sent.compact.verify, sent.config_verify, sent.compact.snapshot_retention_hours) == (
+        None,
+        settings.verify,
+        5,
+    )
     assert (sent.retention, sent.defaults.min_input_files) == (settings.retention_defaults, 3)
 
 
@@ -375,7 +380,7 @@ def test_zorder_is_sparks_alone(stack: SparkStack) -> None:
     assert (status, answer["engine"], answer["explanation"]) == (202, "spark", "strategy zorder is Spark's alone")
     stack.work()
     (spec,) = stack.spark.specs.values()
-    assert SparkRequest.of_json(spec.request).fields["sort_order"] == order
+    assert SparkRequest.of_json(spec.request).compact.sort_order == order
     here = request("COMPACT", "t", strategy="zorder", sort_order=order, engine="duckdb")
     stack.refused(400, "INVALID_FIELD", ["zorder needs engine spark"], here)
     stack.refused(400, "MISSING_FIELD", ["sort_order"], request("COMPACT", "t", strategy="zorder"))

@@ -12,6 +12,7 @@ import pytest
 
 from regelate.core.job import JobRecord, Origin
 from regelate.core.policy import PlacementPolicy
+from regelate.core.requests import CompactRequest
 from regelate.core.session_policy import spark_policy
 from regelate.core.spark_job import SparkRequest, SparkRun, SparkState, answered
 from regelate.errors import Unavailable
@@ -222,8 +223,8 @@ def test_a_run_for_a_tenant_has_a_policy_for_its_tables_and_its_own_result(tmp_p
     config.write_text(json.dumps({"environments": {"development": section}}))
     application = Application(load_settings({"REGELATE_CONFIG": str(config), "REGELATE_HOME": str(tmp_path)}))
     record = JobRecord(
-        job_id="job-1", tenant_id="acme", catalog="local", ident="acme__a.t", table="t", run_id="r", options="{}",
-        origin=Origin.REQUEST, created_ms=7, updated_ms=7,
+        job_id="job-1", tenant_id="acme", catalog="local", ident="acme__a.t", table="t", run_id="r",
+        request=CompactRequest(), origin=Origin.REQUEST, created_ms=7, updated_ms=7,
     )  # fmt: skip
     spec = application._spark_spec(record)
     assert spec.policy == spark_policy("acme", "s3://lake/warehouse", EMR["location"], "job-1-7")

@@ -19,6 +19,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
+from regelate.adapters.iceberg.byte_cache import ByteCache
 from regelate.core.policy import MB
 from tests.faults.stack import LOCAL_CATALOG, Stack, assert_nothing_left_behind, request, stack_with
 from tests.faults.watching import file_watch
@@ -146,7 +147,7 @@ def test_row_63_healthy_files_are_counted_and_not_kept(tmp_path: Path) -> None:
         table = make_table(stack.application.catalog(), "default.t", SCHEMA, BY_P)
         entries(table, count, 50, 512 * MB, commits=count // 250)
         stack = Stack(tmp_path / str(count))  # a process that has not read these manifests yet
-        stack.application._manifests._limit = 500
+        stack.application._manifests._entries = ByteCache(512 * 1024)
         peaks[count], answer = peak_mb(stack, request("COMPACT", "t", dry_run=True, target_file_size_mb=512))
         assert answer["plan"]["files"] == 0
     assert peaks[4_000] < 1.5 * peaks[1_000] + 2, peaks

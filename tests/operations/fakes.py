@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from regelate.core.conflict import Ancestry, CommitWindow
 from regelate.core.deletes import DeleteIndex
+from regelate.core.head import Head
+from regelate.core.input_metrics import InputMetrics
 from regelate.core.manifests import ManifestSummary
 from regelate.core.measures import Compacted
 from regelate.core.plan import FileGroup
@@ -38,7 +40,7 @@ from regelate.core.table import (
 )
 from regelate.errors import Conflict, InvariantViolated, NotFound, Unavailable
 from regelate.operations.compact import CompactionTools
-from regelate.ports import Change, ExpiryChange, Head, Outcome, TableTotals
+from regelate.ports import Change, ExpiryChange, Outcome, TableTotals
 
 NO_METRICS = ColumnMetrics(value_counts={}, null_counts={}, lower_bounds={}, upper_bounds={})
 BYTES_PER_ROW = 10
@@ -62,8 +64,9 @@ class MemoryTable:
     `head_only`: its catalog shows no snapshot but the head, and that without a parent (trap T16).
     """
 
-    def __init__(self, *, head_only: bool = False) -> None:
+    def __init__(self, *, head_only: bool = False, format_version: int = 2) -> None:
         self.head_only = head_only
+        self.format_version = format_version
         self.bearers: dict[int, int] = {}
         self.uuid = "uuid-1"
         self.storage: dict[str, list[int]] = {}
@@ -118,9 +121,9 @@ class MemoryTable:
             refs.append(SnapshotRef(name="main", kind=RefKind.BRANCH, snapshot_id=self.head_id))
         return Head(
             uuid=self.uuid,
-            format_version=2,
+            format_version=self.format_version,
             snapshot_id=self.head_id,
-            sequence_number=self.last_sequence_number,
+            sequence_number=self.last_sequence_number if self.format_version > 1 else 0,
             metadata_location=f"v{self.version}",
             snapshots=self.shown,
             refs=tuple(refs),
@@ -295,7 +298,9 @@ class MemoryCommitter:
         self.attempts = 0
         self.heads_left: int | None = None
         self.before_look: list[Callable[[], object]] = []
-        self.forgotten = 0
+        self.denied_looks = 0
+        """So many looks after an attempt are told that there is no such table."""
+        self.forgotten = self.left = 0
         self.spared: list[int | None] = []
         self._under_way: dict[str, list[tuple[Head, Change]]] = {"late": [], "later": []}
 
@@ -304,6 +309,9 @@ class MemoryCommitter:
 
     def head(self) -> Head:
         self.arrive("late")
+        if self.attempts and self.denied_looks:
+            self.denied_looks -= 1
+            raise NotFound("TABLE_NOT_FOUND", "said a gateway")
         if self.attempts and self.before_look:
             self.before_look.pop(0)()
         if self.heads_left is not None:
@@ -323,11 +331,13 @@ class MemoryCommitter:
         files = self.table.state.files.values()
         return TableTotals(files=len(files), size_bytes=sum(f.size_bytes for f in files), manifests=1)
 
-    def holds_any(self, paths: Sequence[str]) -> bool:
-        return any(path in self.table.state.files for path in paths)
+    def adder(self, paths: Sequence[str]) -> int | None:
+        return next((f.snapshot_id for path, f in self.table.state.files.items() if path in paths), None)
 
     def bearer(self, sequence_number: int) -> int | None:
         """What manifests show: while a file that a snapshot brought is live, its manifest entry names the snapshot."""
+        if self.table.format_version == 1:
+            return None
         made, state = self.table.bearers.get(sequence_number), self.table.state
         live = {f.snapshot_id for f in (*state.files.values(), *state.deletes.values())}
         return made if made in live or made == self.table.head_id else None
@@ -341,7 +351,7 @@ class MemoryCommitter:
             index.applicable(data_file)
         return frozenset(path for path, count in index.references.items() if not count)
 
-    def lost_refs(self, change: ExpiryChange) -> tuple[str, ...]:
+    def lost_refs(self, change: ExpiryChange, made_on: str) -> tuple[str, ...] | None:
         return ()
 
     def live_tasks(self, rows: object | None = None, key: Sequence[str] = ()) -> tuple[FileScanTask, ...]:
@@ -384,6 +394,8 @@ class MemoryCommitter:
             return Outcome.UNKNOWN
         if step == "dead":
             return Outcome.UNKNOWN
+        if step == "undone":
+            return Outcome.UNDONE
         if step == "refused" or not self._fits(head):
             return Outcome.LOST
         self._apply(change)
@@ -418,6 +430,9 @@ class MemoryCommitter:
             snapshot_id=change.snapshot_id,
         )
 
+    def leave_lost(self) -> None:
+        self.left += 1
+
     def forget_lost(self, landed: int | None = None) -> None:
         self.forgotten += 1
         self.spared.append(landed)
@@ -439,6 +454,14 @@ class MemoryReader:
 
     def explain(self, policy: CompactionPolicy) -> Any:
         return ((t.data_file, classify(t.data_file, t.deletes, policy)) for t in self._table.tasks())
+
+    def input_metrics(self, snapshot: TableSnapshot, groups: Sequence[FileGroup]) -> dict[int, InputMetrics]:
+        """Files of this table are described by their numbers of rows alone."""
+        found = {group.index: InputMetrics(snapshot.column_types) for group in groups}
+        for group in groups:
+            for task in group.tasks:
+                found[group.index].add(None, task.data_file.record_count)
+        return found
 
 
 class MemoryEngine:
@@ -579,11 +602,19 @@ class MemoryReclaimer:
     def now_ms(self) -> int:
         return self.store_ms
 
-    def unreachable(self, listed: Quarantine) -> tuple[StoredFile, ...]:
-        return tuple(f for f in listed.files or self._files(listed) if f.path not in self.reached)
+    def within(self, spend: Callable[[int], None]) -> MemoryReclaimer:
+        return self
 
-    def needed(self, lists: Sequence[Quarantine]) -> frozenset[str]:
-        return frozenset(f.path for listed in lists for f in self._files(listed))
+    def oldest(self) -> tuple[int, Quarantine | None]:
+        return len(self.lists), next(iter(self.lists.values()), None)
+
+    def unreachable(self, lists: Sequence[Quarantine]) -> tuple[tuple[StoredFile, ...], ...]:
+        return tuple(
+            tuple(f for f in listed.files or self._files(listed) if f.path not in self.reached) for listed in lists
+        )
+
+    def needed(self, lists: Sequence[Quarantine], paths: Collection[str]) -> frozenset[str]:
+        return frozenset(paths).intersection(f.path for listed in lists for f in self._files(listed))
 
     def delete(self, files: Sequence[StoredFile]) -> tuple[StoredFile, ...]:
         gone = tuple(f for f in files if f.path not in self.deleted)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from regelate.core.head import Head
 from regelate.core.rewrite import NewDataFile
 from regelate.core.table import RUN_ID
-from regelate.errors import CommitStateUnknown, Conflict, NotFound, Unavailable
+from regelate.errors import CommitStateUnknown, Conflict, NotFound, Unavailable, keeps_files
 from regelate.operations.attempt import (
     BASE_DELAY_SECONDS,
     LOOKS,
@@ -19,7 +20,7 @@ from regelate.operations.attempt import (
     Attempted,
     attempt,
 )
-from regelate.ports import Change, ExpiryChange, Head, SnapshotChange
+from regelate.ports import Change, ExpiryChange, SnapshotChange
 from tests.operations.fakes import NO_METRICS, CountingClock, MemoryCommitter, MemoryTable, partition
 
 LANDS = ("lost", "lost-as-conflict")
@@ -120,8 +121,48 @@ def test_after_five_lost_races_the_caller_may_plan_again(table: MemoryTable) -> 
     with pytest.raises(Conflict) as caught:
         run(committer)
     assert (caught.value.code, caught.value.retryable, committer.attempts) == ("COMMIT_CONFLICT", True, MAX_ATTEMPTS)
-    assert committer.forgotten > 0
     assert snapshots_of_the_run(table) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "kept", "forgets"),
+    [
+        (["refused"] * 9, True, 1),
+        (["undone"] * 9, False, MAX_ATTEMPTS + 1),
+        (["undone", "refused", *["undone"] * 9], True, 2),
+    ],
+)
+def test_t39_a_conflict_that_the_head_does_not_show_may_be_with_a_request_of_ours_under_way(
+    table: MemoryTable, script: Sequence[str], kept: bool, forgets: int
+) -> None:
+    """A lock of the server's that our first sending holds. A database was asked once, and has answered."""
+    committer = MemoryCommitter(table, script=script)
+    with pytest.raises(Conflict) as caught:
+        run(committer)
+    assert (keeps_files(caught.value), committer.left, committer.forgotten) == (kept, int(kept), forgets)
+
+
+def test_t39_such_an_attempt_is_ruled_out_by_the_next_that_lands(table: MemoryTable) -> None:
+    committer = MemoryCommitter(table, script=["refused"])
+    assert run(committer).snapshot_id == table.head_id
+    assert (committer.spared, committer.left) == ([None, table.head_id], 0)
+
+
+@pytest.mark.parametrize("fault", [ValueError("a bug"), Unavailable("STORAGE_UNAVAILABLE", "a store")])
+def test_t39_no_other_error_takes_the_files_of_such_an_attempt_away(table: MemoryTable, fault: Exception) -> None:
+    committer = MemoryCommitter(table, script=["refused"])
+    decisions: list[Any] = [_empty, _raiser(fault)]
+    with pytest.raises(type(fault)) as caught:
+        run(committer, decide=lambda head: decisions.pop(0)(committer))
+    assert (keeps_files(caught.value), committer.left) == (True, 1)
+
+
+def test_t39_under_format_1_such_an_attempt_fits_again_after_a_rollback() -> None:
+    table = MemoryTable(format_version=1)
+    table.append("x", [1, 2])
+    committer = MemoryCommitter(table, script=["refused"], meanwhile=[lambda: None, lambda: table.append("x", [3])])
+    done = run(committer, decide=with_file(committer, table))
+    assert (done.snapshot_id, done.uncertain, committer.left) == (table.head_id, {"ours"}, 1)
 
 
 @pytest.mark.parametrize("loss", LANDS)
@@ -232,6 +273,36 @@ def test_a_table_that_is_gone_afterwards(table: MemoryTable, script: Sequence[st
         run(committer)
 
 
+@pytest.mark.parametrize("looks", [1, LOOKS - 1])
+def test_a_look_that_finds_no_table_is_not_believed_while_another_may_find_it(table: MemoryTable, looks: int) -> None:
+    """The commit landed and was answered with a conflict (trap T7); a gateway then answers 404 for a while."""
+    committer = MemoryCommitter(table, script=["lost-as-conflict"])
+    committer.denied_looks = looks
+    done = run(committer)
+    assert [done.snapshot_id] == snapshots_of_the_run(table)
+    assert committer.spared[-1] == done.snapshot_id
+
+
+def test_of_attempts_with_the_same_files_the_one_that_landed_is_found_where_only_the_head_is_shown() -> None:
+    """Format 1 has no numbers to tell them apart, and none that would keep the others out: their manifests stay."""
+    table = MemoryTable(head_only=True, format_version=1)
+    table.append("x", [1, 2])
+    committer = MemoryCommitter(table, script=["refused", "dead", "lost-as-conflict"])
+    done = run(committer, decide=with_file(committer, table))
+    assert [done.snapshot_id] == snapshots_of_the_run(table)
+    assert (committer.forgotten, committer.left) == (1, 1)
+
+
+def test_of_attempts_with_the_same_files_the_one_that_landed_is_found_under_the_commit_of_another() -> None:
+    table = MemoryTable(head_only=True, format_version=1)
+    table.append("x", [1, 2])
+    committer = MemoryCommitter(table, script=["refused", "dead", "lost-as-conflict"])
+    committer.before_look = [lambda: None, lambda: None, lambda: table.append("x", [3])]
+    done = run(committer, decide=with_file(committer, table))
+    assert [done.snapshot_id] == snapshots_of_the_run(table)
+    assert (committer.forgotten, committer.left) == (1, 1)
+
+
 def with_file(committer: MemoryCommitter, table: MemoryTable) -> Any:
     """Return a `decide` that adds one data file, the same on every attempt."""
     added = NewDataFile(path="ours", partition=partition("x"), record_count=1, size_bytes=1, metrics=NO_METRICS)
@@ -278,7 +349,7 @@ def test_a_fault_while_only_our_files_can_tell_is_unknown(table: MemoryTable) ->
         raise Unavailable("STORAGE_UNAVAILABLE", "no route")
 
     clock.sleep = others_go_on  # type: ignore[method-assign]
-    committer.bearer = committer.holds_any = fails  # type: ignore[method-assign]
+    committer.bearer = committer.adder = fails  # type: ignore[method-assign]
     with pytest.raises(CommitStateUnknown):
         run(committer, clock, decide=with_file(committer, table))
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from regelate.core.placement import PlacementReason
 from regelate.core.policy import CompactionPolicy, PlacementPolicy, RetentionPolicy, Verify
+from regelate.core.requests import CompactRequest
 from regelate.errors import (
     CommitStateUnknown,
     Conflict,
@@ -148,7 +149,7 @@ def test_what_is_too_large_or_too_dear_is_refused_before_any_work(table: MemoryT
         compact(tools_for(table, placement=tiny), command())
     assert large.value.code == PlacementReason.TOO_LARGE.value
     with pytest.raises(InvalidRequest) as dear:
-        compact(tools_for(table), command(max_cost_dollars=1e-9))
+        compact(tools_for(table), command(request=CompactRequest(max_cost=1e-9)))
     assert (dear.value.code, dear.value.status) == ("COST_LIMIT_EXCEEDED", 422)
     assert outputs(table) == set()
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from regelate.core.job import JobRecord, JobState, Origin
 from regelate.core.policy import Engine
+from regelate.core.requests import CompactRequest
 from regelate.core.spark_job import REMOTE_GRACE_SECONDS, SparkJobSpec, SparkRun, SparkState
 from regelate.errors import RegelateError, Unavailable
 from regelate.operations.delegating import Patience, spark_part
@@ -62,7 +63,7 @@ def test_every_step_leaves_the_job_at_its_end_or_on_its_way_there(
 ) -> None:
     state = JobState.CANCELLING if cancelling else JobState.RUNNING
     record = JobRecord(
-        job_id="job-1", tenant_id="t", catalog="c", ident="n.t", table="t", run_id="r", options="{}",
+        job_id="job-1", tenant_id="t", catalog="c", ident="n.t", table="t", run_id="r", request=CompactRequest(),
         origin=Origin.REQUEST, created_ms=1, updated_ms=1, state=state, engine=Engine.SPARK,
         remote="run-1", remote_ms=1,
     )  # fmt: skip

@@ -7,19 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from regelate.core.head import Head
 from regelate.core.policy import RetentionPolicy
 from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotAllowed, NotFound
 from regelate.operations.attempt import MAX_RACES
-from regelate.operations.expire import (
-    Expired,
-    Reclaimed,
-    expire_after_commit,
-    expire_snapshots,
-    finish_expiry,
-    undo_expiry,
-)
+from regelate.operations.expire import Expired, expire_after_commit, expire_snapshots, undo_expiry
+from regelate.operations.reclaim import Reclaimed, finish_expiry
 from regelate.operations.upkeep import remove_dangling_deletes, rewrite_manifests
-from regelate.ports import Head
 from tests.operations.fakes import CountingClock, MemoryCommitter, MemoryReclaimer, MemoryTable
 
 HOUR_MS = 3_600_000
@@ -133,7 +127,7 @@ def test_the_second_phase_deletes_what_is_due_and_unreachable_and_nothing_else(t
 def test_a_shared_table_is_refused_before_anything_and_its_lists_stay(table: MemoryTable) -> None:
     shared = NotAllowed("GC_DISABLED", "shared")
     reclaimer = MemoryReclaimer()
-    expire_after_commit(MemoryCommitter(table), reclaimer, LATER, POLICY)
+    expire_after_commit(MemoryCommitter(table), reclaimer, LATER, POLICY, table_uuid=table.uuid)
     assert reclaimer.walks == 0
     reclaimer.shared, reclaimer.store_ms = shared, 25 * HOUR_MS
     with pytest.raises(NotAllowed):
@@ -145,10 +139,9 @@ def test_a_shared_table_is_refused_before_anything_and_its_lists_stay(table: Mem
 
 def test_a_compaction_without_a_grace_asks_for_neighbours_before_the_commit(table: MemoryTable) -> None:
     reclaimer = MemoryReclaimer(shared=NotAllowed("GC_DISABLED", "shared"))
+    policy = RetentionPolicy(max_snapshot_age_ms=1, grace_ms=0)
     with pytest.raises(NotAllowed):
-        expire_after_commit(
-            MemoryCommitter(table), reclaimer, LATER, RetentionPolicy(max_snapshot_age_ms=1, grace_ms=0)
-        )
+        expire_after_commit(MemoryCommitter(table), reclaimer, LATER, policy, table_uuid=table.uuid)
     assert (len(table.log), reclaimer.deleted, reclaimer.lists) == (4, [], {})
 
 

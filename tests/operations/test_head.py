@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.table import SnapshotEntry
-from regelate.ports import Head
+from regelate.core.head import Head
+from regelate.core.table import RUN_ID, SnapshotEntry
 
 
 def head(
@@ -65,3 +65,43 @@ def test_in_a_v1_table_the_history_must_lead_back_to_the_base(now: tuple[int, ..
 
 def test_the_history_of_a_v1_table_that_was_empty_leads_back_to_nothing() -> None:
     assert head(1, 2, version=1).shows_next(head(version=1))
+
+
+def with_run(found: Head, snapshot_id: int) -> Head:
+    snapshots = (replace(s, summary={RUN_ID: "run"}) if s.snapshot_id == snapshot_id else s for s in found.snapshots)
+    return replace(found, snapshots=tuple(snapshots))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_run_that_a_rollback_took_out_of_main_has_not_landed(version: int) -> None:
+    """1, 2 (the run), back to 1, then 3."""
+    back = with_run(head(1, 2, 3, parents={1: None, 2: 1, 3: 1}, version=version), 2)
+    assert back.run("run") is None
+    assert replace(back, snapshot_id=1).run("run") is None
+    assert replace(back, snapshot_id=2).run("run") == back.any_run("run") == back.snapshots[1]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_run_from_before_the_point_where_the_history_is_cut_counts(version: int) -> None:
+    """2 was expired: whether 3 stands on 1 nobody can say, and who is told no writes his rows twice."""
+    cut = with_run(head(1, 3, 4, parents={1: None, 3: None, 4: 3}, version=version), 1)
+    assert cut.run("run") == cut.snapshots[0]
+    assert with_run(head(1, 3, 4, parents={1: None, 3: 2, 4: 3}), 1).run("run") is not None
+
+
+def test_on_a_branch_alone_a_run_has_not_landed_on_main() -> None:
+    assert with_run(head(1, 2, 3, parents={1: None, 2: 1, 3: 1}), 2).run("run") is None
+    assert replace(with_run(head(1, 2), 2), snapshot_id=None).run("run") is None
+
+
+def test_a_run_that_was_rolled_back_and_cherry_picked_is_in_main_again_and_not_made_twice() -> None:
+    """1, 2 (the run), back to 1, then 3 picks 2, back again, and 4 picks 3: none but 2 bears the run."""
+    parents = {1: None, 2: 1, 3: 1, 4: 1}
+    picked = with_run(head(1, 2, 3, 4, parents=parents), 2)
+    assert picked.run("run") is None
+    sources = {3: "2", 4: "3"}
+    snapshots = (
+        replace(s, summary={"source-snapshot-id": sources[s.snapshot_id]}) if s.snapshot_id in sources else s
+        for s in picked.snapshots
+    )
+    assert replace(picked, snapshots=tuple(snapshots)).run("run") == picked.snapshots[1]

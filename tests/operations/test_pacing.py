@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from regelate.core.placement import PlacementReason
-from regelate.core.policy import GB, CompactionPolicy, PlacementPolicy
+from regelate.core.policy import GB, CompactionPolicy, PlacementPolicy, Verify
+from regelate.core.waves import usable_seconds
 from regelate.errors import Conflict, ResourceExhausted
 from regelate.operations.compact import CompactCommand, Status, compact
 from regelate.operations.pacing import AT_ONCE, Pacing, Stop
-from tests.operations.fakes import MemoryTable, tools_for
+from tests.operations.fakes import CountingClock, MemoryEngine, MemoryTable, tools_for
 
 POLICY = CompactionPolicy(
     target_file_size_bytes=1000, min_file_size_bytes=750, max_file_size_bytes=1800, min_input_files=2
@@ -112,3 +113,47 @@ def test_a_commit_is_not_patient_beyond_the_end_of_its_process() -> None:
     assert (pacing.until, pacing.ends_at) == (1090.0, 1100.0)
     assert [pacing.patience_seconds(60, now) for now in (1000.0, 1090.0, 1200.0)] == [50.0, 5.0, 0.0]
     assert AT_ONCE.patience_seconds(60, 0.0) == 60
+
+
+class SlowEngine(MemoryEngine):
+    """Takes so many seconds of its clock for each group and for each reading back, however small they are."""
+
+    def __init__(self, table: MemoryTable, clock: CountingClock, seconds: float) -> None:
+        super().__init__(table)
+        self._clock = clock
+        self._seconds = seconds
+
+    def rewrite(self, groups: Sequence[Any], *arguments: Any, **more: Any) -> Any:
+        self._clock.sleep(self._seconds * len(groups))
+        return super().rewrite(groups, *arguments, **more)
+
+    def fingerprints(self, result: Any) -> Any:
+        self._clock.sleep(self._seconds)
+        return super().fingerprints(result)
+
+
+@pytest.mark.parametrize("verify", Verify)
+@pytest.mark.parametrize(("per_group", "allowed"), [(0.02, 4), (0.1, 4), (0.4, 4), (0.1, 10), (0.5, 60)])
+def test_many_tiny_groups_keep_to_the_time_however_wrong_the_estimate_is(
+    verify: Verify, per_group: float, allowed: float
+) -> None:
+    """Each is reckoned at a few milliseconds: all of them would fit into the first wave."""
+    table, clock = MemoryTable(), CountingClock()
+    for number in range(600):
+        table.append(f"p{number}", [number])
+        table.append(f"p{number}", [1000 + number])
+    command = CompactCommand(
+        policy=POLICY, run_id="run", verify=verify, pacing=replace(AT_ONCE, in_parts=True).within(allowed, now=0.0)
+    )
+    outcome = compact(tools_for(table, clock=clock, engine=SlowEngine(table, clock, per_group)), command)
+    assert (outcome.status, outcome.stopped) == (Status.PARTIAL, Stop.TIME_BUDGET)
+    assert clock.seconds <= usable_seconds(allowed) + 1e-6
+    busy = outcome.stats.groups * per_group * (1 if verify is Verify.FAST else 2)
+    assert busy >= usable_seconds(allowed) / 2  # and makes use of it
+
+
+def test_what_the_plan_took_is_kept_for_the_commit_twice() -> None:
+    pacing = AT_ONCE.within(20, now=0.0)
+    assert [pacing.after_plan(seconds, now=4.0).until for seconds in (0.1, 4.0, 12.0)] == [18.0, 12.0, -4.0]
+    assert pacing.after_plan(4.0, now=4.0, read_again=True).until == 8.0
+    assert AT_ONCE.after_plan(4.0, now=4.0, read_again=True) == AT_ONCE

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from regelate.core.predicate import Condition, Every, Op, Ordering, Predicate, StructuredQuery, find_column
+from regelate.core.requests import QueryRequest
 from regelate.core.schema import Column
 from regelate.core.table import DataFile, FileScanTask, Partition
 from regelate.errors import InvalidRequest, RegelateError, Unavailable
-from regelate.operations.query import QueryCommand, QueryLimits, QueryTools, query
+from regelate.operations.query import QueryLimits, QueryTools, query
 from regelate.ports import GroupView
 
 COLUMNS = (
@@ -52,7 +53,7 @@ class NoViews:
     columns = COLUMNS
 
     def write(self, tasks: Sequence[FileScanTask], *, with_deletes: bool = True) -> GroupView:
-        return GroupView(metadata_path="", columns=COLUMNS)
+        return GroupView(metadata_paths=("",), columns=COLUMNS)
 
 
 @dataclass
@@ -131,7 +132,7 @@ class World:
 
         limits = QueryLimits(max_rows=2_000, max_bytes=1_000, seconds=10)
         tools = QueryTools(scan=scan, engine=self.engine, clock=self.clock, limits=limits)
-        return query(tools, QueryCommand(table_name="flights", **request)).as_dict()
+        return query(tools, QueryRequest(**request), table_name="flights").as_dict()
 
     def structured(self, **request: Any) -> StructuredQuery:
         self.ask(**request)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -12,13 +11,13 @@ from hypothesis import strategies as st
 from regelate.core.option_retention import HOUR_MS
 from regelate.core.options import (
     CompactionDefaults,
-    CompactOptions,
     RetentionDefaults,
     resolve_policy,
     resolve_retention,
     resolve_verify,
 )
 from regelate.core.policy import MB, Verify
+from regelate.core.requests import CompactRequest
 from regelate.core.spark_job import SparkJobSpec, SparkRequest, in_spark_sql
 from regelate.errors import InvalidRequest
 from regelate.pipeline.__main__ import make_parser
@@ -62,8 +61,8 @@ PROPERTIES = st.fixed_dictionaries({}, optional={"regelate.compaction.min-input-
 def test_spark_resolves_the_policy_that_the_service_would(
     fields: dict[str, Any], defaults: CompactionDefaults, properties: dict[str, str]
 ) -> None:
-    sent = SparkRequest.of_json(SparkRequest(fields=fields, defaults=defaults).as_json())
-    ours = resolve_policy(request=CompactOptions.of(fields), table_properties=properties, config=defaults, now_ms=5)
+    sent = SparkRequest.of_json(SparkRequest(compact=CompactRequest(**fields), defaults=defaults).as_json())
+    ours = resolve_policy(request=CompactRequest(**fields), table_properties=properties, config=defaults, now_ms=5)
     assert policy_of(rewrite_of(sent), properties, now_ms=5) == ours
 
 
@@ -83,10 +82,8 @@ def test_a_request_survives_the_command_line(
     hours: float | None,
     retention: RetentionDefaults,
 ) -> None:
-    asked = SparkRequest(
-        fields=fields, verify=verify, config_verify=configured, expires=expires, retention_hours=hours,
-        retention=retention,
-    )  # fmt: skip
+    compact = CompactRequest(**fields, verify=verify, expire_snapshots=expires, snapshot_retention_hours=hours)
+    asked = SparkRequest(compact=compact, config_verify=configured, retention=retention)
     spec = SparkJobSpec(
         name="n", job_id="j", created_ms=0, table="cat.a b.t", request=asked.as_json(), conf={}, timeout_seconds=1.0
     )
@@ -96,11 +93,11 @@ def test_a_request_survives_the_command_line(
 
 def test_layouts_and_their_columns_arrive() -> None:
     order = [{"column": "a", "direction": "desc"}, {"column": "b"}]
-    by_sort = rewrite_of(SparkRequest(fields={"strategy": "sort", "sort_order": order}))
+    by_sort = rewrite_of(SparkRequest(compact=CompactRequest(strategy="sort", sort_order=order)))
     assert (by_sort.layout, [f.column for f in by_sort.sort], by_sort.sort[0].descending) == (
         Layout.SORT, ["a", "b"], True,
     )  # fmt: skip
-    by_curve = rewrite_of(SparkRequest(fields={"strategy": "zorder", "sort_order": order}))
+    by_curve = rewrite_of(SparkRequest(compact=CompactRequest(strategy="zorder", sort_order=order)))
     assert (by_curve.layout, by_curve.zorder, by_curve.sort) == (Layout.ZORDER, ("a", "b"), ())
 
 
@@ -111,14 +108,14 @@ def test_a_run_is_proven_where_a_compact_of_our_own_would_be_and_goes_back_where
     asked: str | None, tabled: str | None, configured: Verify
 ) -> None:
     properties = {} if tabled is None else {"regelate.compaction.verify": tabled}
-    proof = job_of(SparkRequest(verify=asked, config_verify=configured), 2, properties).proof
+    proof = job_of(SparkRequest(compact=CompactRequest(verify=asked), config_verify=configured), 2, properties).proof
     ours = resolve_verify(asked, properties, configured)
     assert (proof is not None, proof is None or proof.rollback) == (ours is Verify.STRICT, True)
 
 
 @pytest.mark.parametrize(("version", "expires", "there"), [(2, True, False), (3, True, True), (3, False, False)])
 def test_snapshots_are_expired_by_the_job_where_the_service_cannot(version: int, expires: bool, there: bool) -> None:
-    job = job_of(SparkRequest(expires=expires), version, {})
+    job = job_of(SparkRequest(compact=CompactRequest(expire_snapshots=expires)), version, {})
     assert (StepName.EXPIRE in job.steps, job.clears_only_after_a_rewrite) == (there, True)
 
 
@@ -135,7 +132,7 @@ def test_a_retention_that_cannot_be_is_refused_before_anything_is_rewritten(
 ) -> None:
     config = RetentionDefaults(minimum_age_ms=24 * HOUR_MS)
     with pytest.raises(InvalidRequest) as refused:
-        job_of(SparkRequest(retention_hours=hours, retention=config), 3, properties)
+        job_of(SparkRequest(compact=CompactRequest(snapshot_retention_hours=hours), retention=config), 3, properties)
     assert refused.value.code == "INVALID_RETENTION"
 
 
@@ -160,5 +157,4 @@ def test_what_the_service_did_not_write_is_refused(written: str, capsys: pytest.
 
 def test_a_wrong_option_is_refused_by_its_name() -> None:
     with pytest.raises(InvalidRequest, match="no-such-option"):
-        policy_of(rewrite_of(SparkRequest(fields={"options": {"no-such-option": "1"}})), {}, now_ms=0)
-    assert json.loads(SparkRequest().as_json())["expires"] is True
+        policy_of(rewrite_of(SparkRequest(compact=CompactRequest(options={"no-such-option": "1"}))), {}, now_ms=0)

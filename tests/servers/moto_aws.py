@@ -1,16 +1,18 @@
-"""Glue and S3 on loopback: moto's server, with the optimistic lock that its Glue lacks (trap T14)."""
+"""AWS on loopback: moto's server, with the optimistic lock that its Glue lacks (trap T14), and conditional writes of
+DynamoDB that are one step, as AWS's are: moto's threads look first and write later."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import boto3
 from botocore.loaders import JSONFileLoader
+from moto.dynamodb.models import DynamoDBBackend
 from moto.glue.exceptions import GlueClientError
 from moto.glue.responses import GlueResponse
 from moto.server import ThreadedMotoServer
@@ -18,7 +20,9 @@ from moto.server import ThreadedMotoServer
 REGION = "us-east-1"
 KEYS = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing-secret"}
 _commits = threading.Lock()
+_writes = threading.RLock()
 _update_table = GlueResponse.update_table
+_item_writes = {name: getattr(DynamoDBBackend, name) for name in ("put_item", "update_item", "delete_item")}
 _load_file = JSONFileLoader.load_file
 
 
@@ -42,10 +46,20 @@ def _checked_update_table(self: GlueResponse) -> Any:
         return _update_table(self)
 
 
+def _in_one_step(write: Callable[..., Any]) -> Callable[..., Any]:
+    def written(*arguments: Any, **named: Any) -> Any:
+        with _writes:
+            return write(*arguments, **named)
+
+    return written
+
+
 @contextmanager
 def aws_server() -> Iterator[str]:
     """Run the server on a free port and yield its endpoint. Its state is the process's: see `reset`."""
     GlueResponse.update_table = _checked_update_table  # type: ignore[method-assign]
+    for name, write in _item_writes.items():
+        setattr(DynamoDBBackend, name, _in_one_step(write))
     JSONFileLoader.load_file = _load_once  # type: ignore[method-assign]
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -56,6 +70,8 @@ def aws_server() -> Iterator[str]:
     finally:
         server.stop()
         GlueResponse.update_table = _update_table  # type: ignore[method-assign]
+        for name, write in _item_writes.items():
+            setattr(DynamoDBBackend, name, write)
         JSONFileLoader.load_file = _load_file  # type: ignore[method-assign]
 
 

@@ -9,8 +9,9 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.operations.compact import CompactOutcome, Status
 from regelate.operations.sweep import SweptTable
-from tests.simulation.auditor import OWN_FOLDER
+from tests.simulation.auditor import OWN_FOLDER, statistics_of
 from tests.simulation.catalog import CatalogKind
+from tests.simulation.jobs import judge_jobs
 from tests.simulation.photograph import Broken, photograph
 from tests.simulation.service import PLAIN
 from tests.simulation.session import Request
@@ -26,6 +27,7 @@ LONGER_THAN_ANYTHING_HOURS = 72
 
 
 def judge_end(world: World) -> None:
+    judge_jobs(world)
     for number in range(ROUNDS):
         answer = world.request("compact", Request(f"last-{number}", f"{world.seed}/last", policy=PLAIN))
         assert isinstance(answer, CompactOutcome)
@@ -34,7 +36,7 @@ def judge_end(world: World) -> None:
     else:
         raise Broken(f"still something to compact after {ROUNDS} rounds: law 11")
     world.pass_hours(LONGER_THAN_ANYTHING_HOURS)
-    if world.kind is not CatalogKind.HEAD_ONLY:  # with gc.enabled=false nothing may be deleted
+    if world.may_delete:
         _sweep(world)
         _remove_orphans(world)
     _read_again(world)
@@ -51,6 +53,7 @@ def _sweep(world: World) -> None:
     once = world.auditor.ever_referenced.intersection(world.store.objects) - world.store.undeleted
     if not any(QUARANTINE in path for path in world.store.torn):  # what such a list named waits for the orphan removal
         left += sorted(once - _needed(world))
+    left += sorted(world.store.uploads)
     if left:
         raise Broken(f"a sweep left {left[:3]} behind: law 9")
 
@@ -65,8 +68,9 @@ def _remove_orphans(world: World) -> None:
 
 
 def _needed(world: World) -> set[str]:
-    photographs = world.auditor.photographs
-    return {path for s in world.server.metadata.snapshots for path in photographs[s.snapshot_id].paths}
+    photographs, metadata = world.auditor.photographs, world.server.metadata
+    needed = {path for s in metadata.snapshots for path in photographs[s.snapshot_id].paths}
+    return needed.union(*(statistics_of(metadata, s.snapshot_id) for s in metadata.snapshots))
 
 
 def _read_again(world: World) -> None:

@@ -10,11 +10,14 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.adapters.iceberg.table_properties import gc_enabled
 from regelate.core.table import RUN_ID
+from regelate.errors import RegelateError
+from tests.simulation.books import Book, audit
 from tests.simulation.catalog import CatalogKind, Server
 from tests.simulation.photograph import Broken, Home, Photograph, photograph
 from tests.simulation.rows import Row
-from tests.simulation.scheduler import Actor
+from tests.simulation.scheduler import Actor, State
 from tests.simulation.store import ObjectStore, PlainIO
 
 ModelRows = dict[int, tuple[Row, Home]]
@@ -22,8 +25,8 @@ ModelRows = dict[int, tuple[Row, Home]]
 Intent = Callable[[ModelRows], ModelRows]
 
 OWN_FOLDER = "/regelate/"
-REPLACES = {"compact", "manifests", "dangling", "undo"}
-MAINTENANCE = {"compact", "expire", "manifests", "dangling"}
+REPLACES = {"compact", "job part", "manifests", "dangling", "undo"}
+MAINTENANCE = {"compact", "job part", "expire", "manifests", "dangling"}
 
 
 @dataclass
@@ -44,6 +47,13 @@ class Auditor:
     intents: dict[str, Intent] = field(default_factory=dict)
     expected: dict[int, ModelRows] = field(default_factory=dict)
     photographs: dict[int, Photograph] = field(default_factory=dict)
+    parents: dict[int, int | None] = field(default_factory=dict)
+    """Of every snapshot there ever was: the head that it was made on."""
+    heads: list[int | None] = field(default_factory=lambda: [None])
+    """Of main, after every commit."""
+    taken_refs: dict[str, set[str]] = field(default_factory=dict)
+    """Refs that an expiry took although nothing said that it might, by the name of the actor who expires."""
+    books: dict[int, Book] = field(default_factory=dict)
     landed: dict[str, list[Landed]] = field(default_factory=dict)
     """By run id, and by actor's name."""
     ever_referenced: set[str] = field(default_factory=set)
@@ -51,6 +61,9 @@ class Auditor:
     """How old a ref may grow, by the name of the actor who expires."""
     needed_by_gone: dict[int, set[str]] = field(default_factory=dict)
     """What readers of an expired snapshot would need."""
+    statistics_ms: dict[str, int] = field(default_factory=dict)
+    """When each statistics file came into the table."""
+    statistics_of_gone: dict[int, set[str]] = field(default_factory=dict)
     promised: list[tuple[int, int]] = field(default_factory=list)
     """Expired snapshots that somebody was told he can bring back, and until when (the store's time)."""
 
@@ -64,10 +77,17 @@ class Auditor:
         head = self.server.metadata.current_snapshot()
         return None if head is None else self.photographs[head.snapshot_id]
 
+    def was_in_main(self, snapshot_id: int, since_commit: int) -> bool:
+        """Say whether a snapshot was of main's history at any time since the catalog had taken so many commits."""
+        return any(snapshot_id in self._lineage(head) for head in self.heads[since_commit:])
+
     def rows_of(self, snapshot_id: int | None) -> ModelRows:
         return {} if snapshot_id is None else self.expected[snapshot_id]
 
     def committed(self, before: TableMetadata, after: TableMetadata, actor: Actor) -> None:
+        self.heads.append(after.current_snapshot_id)
+        if actor.is_ours and actor.state is State.DONE:
+            self._check_announced(before, after, actor)
         known = {s.snapshot_id for s in before.snapshots}
         new = [s for s in after.snapshots if s.snapshot_id not in known]
         for snapshot in [s for s in new if s.snapshot_id in self.expected]:
@@ -79,10 +99,33 @@ class Auditor:
             self.events[f"took {'expire' if actor.kind == 'expire' else 'expire after compact'}"] += 1
             self.events["snapshots expired"] += len(gone)
         for snapshot_id in gone if self.server.kind is not CatalogKind.HEAD_ONLY else ():
-            self.needed_by_gone[snapshot_id] = self.photographs.pop(snapshot_id).paths
+            of_it = {p for p in statistics_of(before, snapshot_id) if self.statistics_ms[p] <= actor.started_ms}
+            self.ever_referenced |= of_it
+            self.statistics_of_gone[snapshot_id] = of_it
+            self.needed_by_gone[snapshot_id] = self.photographs.pop(snapshot_id).paths | of_it
+        self._check_statistics(after)
         self._check_refs(before, after, actor, bool(new))
-        if after.format_version > 1 and after.last_sequence_number < before.last_sequence_number:
+        if before.format_version > 1 and after.last_sequence_number < before.last_sequence_number:
             raise Broken("the sequence number went back")
+
+    def _check_announced(self, before: TableMetadata, after: TableMetadata, actor: Actor) -> None:
+        """What arrives when its sender has answered already may only be what the answer left open."""
+        self.events["landed after the answer"] += 1
+        error = actor.fault or actor.error
+        if isinstance(error, RegelateError) and error.keeps_files:
+            return
+        warnings = getattr(actor.answer, "warnings", ())
+        makes_rows = len(after.snapshots) > len(before.snapshots)
+        if not makes_rows and any("COMMIT_STATE_UNKNOWN" in w for w in warnings):
+            return
+        raise Broken(f"a late request of {actor.name} landed; it had answered {error or actor.answer!r}")
+
+    def _lineage(self, snapshot_id: int | None) -> set[int]:
+        found: set[int] = set()
+        while snapshot_id is not None:
+            found.add(snapshot_id)
+            snapshot_id = self.parents.get(snapshot_id)
+        return found
 
     def _back_again(self, after: TableMetadata, snapshot: Snapshot) -> None:
         """An undone expiry brings back snapshots as they were; the promise is kept then."""
@@ -91,6 +134,8 @@ class Auditor:
         self._check_rows(seen, self.expected[snapshot.snapshot_id], after, f"{snapshot.snapshot_id} came back")
         self._check_files(seen)
         self.photographs[snapshot.snapshot_id] = seen
+        if not statistics_of(after, snapshot.snapshot_id) >= self.statistics_of_gone[snapshot.snapshot_id]:
+            raise Broken(f"{snapshot.snapshot_id} came back without its statistics files")
         self.events["took undo"] += 1
 
     def _new_snapshot(self, before: TableMetadata, after: TableMetadata, snapshot_id: int, actor: Actor) -> None:
@@ -103,7 +148,9 @@ class Auditor:
         seen = photograph(after, snapshot, self.store, self._io, self._reader)
         operation = snapshot.summary.operation.value
         run_id = snapshot.summary.additional_properties.get(RUN_ID)
-        if run_id in self.landed:
+        self.parents[snapshot_id] = parent_id
+        before_it = self._lineage(parent_id)
+        if any(found.snapshot_id in before_it for found in self.landed.get(run_id or "", ())):
             raise Broken(f"{run_id} landed twice: {self.landed[run_id]} and now {snapshot_id} by {actor.name}")
         if actor.kind in REPLACES and operation != "replace":
             raise Broken(f"{actor.name} came as {operation}: law 2")
@@ -117,9 +164,11 @@ class Auditor:
         self.ever_referenced |= seen.paths
         self._check_rows(seen, model, after, f"{actor.name} committed {operation}")
         self._check_files(seen)
-        _check_numbers(seen, parent)
+        self.books[snapshot_id] = audit(snapshot, after, self.books.get(parent_id), self.store, is_ours=actor.is_ours)  # type: ignore[arg-type]
         _check_totals(seen, snapshot.summary.additional_properties)
-        if snapshot.sequence_number is not None and snapshot.sequence_number <= before.last_sequence_number:
+        number, last = snapshot.sequence_number, before.last_sequence_number if before.format_version > 1 else -1
+        unnumbered = number is None and last == 0  # made for v1, and upgraded on the way: PyIceberg's catalogs take it
+        if last >= 0 and (number or 0) <= last and not unnumbered:
             raise Broken(f"sequence number {snapshot.sequence_number} after {before.last_sequence_number}")
         if parent is not None and snapshot.timestamp_ms < parent.snapshot.timestamp_ms:
             raise Broken("a snapshot is older than its parent")
@@ -176,6 +225,16 @@ class Auditor:
         if missing:
             raise Broken(f"snapshot {seen.snapshot.snapshot_id} names objects that do not exist: {missing[:3]}")
 
+    def _check_statistics(self, metadata: TableMetadata) -> None:
+        """No reference to what is gone. What came while an expiry was under way is neither promised back nor swept."""
+        live = {s.snapshot_id for s in metadata.snapshots}
+        for found in (*metadata.statistics, *metadata.partition_statistics):
+            self.statistics_ms.setdefault(found.statistics_path, self.server.scheduler.now_ms)
+            if found.snapshot_id not in live:
+                raise Broken(f"{found.statistics_path} is about snapshot {found.snapshot_id}, which is gone")
+            if found.statistics_path not in self.store.objects:
+                raise Broken(f"{found.statistics_path} is named by the metadata and gone")
+
     def _check_refs(self, before: TableMetadata, after: TableMetadata, actor: Actor, has_snapshot: bool) -> None:
         live = {s.snapshot_id for s in after.snapshots}
         broken = [name for name, ref in after.refs.items() if ref.snapshot_id not in live]
@@ -192,10 +251,15 @@ class Auditor:
             limit = self.server.scheduler.now_ms - self.ref_ages_ms.get(actor.name, 2**63)
             ages = {s.snapshot_id: s.timestamp_ms for s in before.snapshots}
             old = {n: i for n, i in old.items() if n in new or n == "main" or ages[i] >= limit}
-        if old != new and not (self.server.kind is CatalogKind.REST and not has_snapshot):
-            raise Broken(f"{actor.name} changed refs: {sorted(set(old.items()) ^ set(new.items()))}")
-        if old != new:
+        taken = {name for name in old if name not in new}
+        is_told = (
+            self.server.kind is CatalogKind.REST and not has_snapshot and taken == {n for n, _ in _moved(old, new)}
+        )
+        if old != new and not is_told:
+            raise Broken(f"{actor.name} changed refs: {_moved(old, new)}")
+        if taken:  # a REST server cannot be asked to refuse: then whoever expired is told (`judge`)
             self.events["refs taken by expiry on REST"] += 1
+            self.taken_refs.setdefault(actor.name, set()).update(taken)
 
     def promise(self, snapshot_ids: Iterable[int], until_ms: int) -> None:
         """Somebody was told that an expiry can be undone until then."""
@@ -203,8 +267,12 @@ class Auditor:
 
     def about_to_delete(self, path: str, who: str) -> None:
         metadata = self.server.metadata
+        if path in self.ever_referenced and (self.server.has_twin or not gc_enabled(metadata.properties)):
+            raise Broken(f"{who} deletes {path} although another table has it, or gc.enabled=false")
         if path == self.server.location or path in (e.metadata_file for e in metadata.metadata_log):
             raise Broken(f"{who} deletes {path}, a metadata file of the table")
+        if any(path in statistics_of(metadata, s.snapshot_id) for s in metadata.snapshots):
+            raise Broken(f"{who} deletes {path}, a statistics file of the table")
         for snapshot in metadata.snapshots:
             if path in self.photographs[snapshot.snapshot_id].paths:
                 raise Broken(f"{who} deletes {path}, which snapshot {snapshot.snapshot_id} needs")
@@ -220,14 +288,14 @@ class Auditor:
         return [path for path in self.store.made_by(maker) if path not in known and OWN_FOLDER not in path]
 
 
-def _check_numbers(seen: Photograph, parent: Photograph | None) -> None:
-    """A file keeps its data sequence number for as long as it lives."""
-    if parent is None:
-        return
-    now, then = {**seen.data_files, **seen.delete_files}, {**parent.data_files, **parent.delete_files}
-    moved = [p for p in now.keys() & then.keys() if now[p].sequence_number != then[p].sequence_number]
-    if moved:
-        raise Broken(f"{sorted(moved)[0]} has another sequence number than before")
+def _moved(old: Mapping[str, int], new: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(set(old.items()) ^ set(new.items()))
+
+
+def statistics_of(metadata: TableMetadata, snapshot_id: int) -> set[str]:
+    """Return the statistics files of one snapshot, those of its partitions too."""
+    listed = (*metadata.statistics, *metadata.partition_statistics)
+    return {s.statistics_path for s in listed if s.snapshot_id == snapshot_id}
 
 
 def _check_totals(seen: Photograph, summary: Mapping[str, str]) -> None:

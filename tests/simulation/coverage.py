@@ -25,6 +25,9 @@ ACTORS = (
     "branch",
     "drop ref",
     "rollback",
+    "merge",
+    "statistics",
+    "upgrade",
     "foreign manifest rewrite",
     "compact",
     "two compactors",
@@ -36,6 +39,7 @@ ACTORS = (
     "orphans",
     "sweep",
     "sweep: second phase of an expiry",
+    "job part",
 )
 FAULTS = (
     "lost response",
@@ -52,6 +56,12 @@ FAULTS = (
     "full disk",
     "lying engine",
     "run too old",
+    "open upload",
+    "any status, nothing landed",
+    "any status after landing",
+    "hanging worker",
+    "lost lease",
+    "lease in another's hands",
 )
 SEEDS_TO_COVER = 300
 """After so many seeds everything must have happened."""

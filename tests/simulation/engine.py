@@ -35,11 +35,15 @@ def _faults() -> Any:
         raise translate(error) or error from error
 
 
+def no_footer(*arguments: object) -> None:
+    raise AssertionError("the simulator writes no Parquet")
+
+
 class SimOutputs(TableOutputs):
     """The shipped outputs, but for the bytes: names and deletions are theirs, the content is rows as JSON."""
 
     def __init__(self, metadata: TableMetadata, io: Any, ledger: Ledger, *, run_id: str, folder: Any) -> None:
-        super().__init__(metadata, io, ledger, run_id=run_id, folder=folder)
+        super().__init__(metadata, io, ledger, run_id=run_id, folder=folder, annotate=no_footer)
         self.field_ids = sorted(metadata.schema().field_ids)
         self._door: Door = io.door
 
@@ -81,6 +85,7 @@ class SimEngine:
         self._outputs = outputs
         self._lie = lie
         self.lied = False
+        self.hang_ms = 0
 
     def achieved_ratio(self, group: FileGroup, policy: CompactionPolicy) -> float:
         return 1.0
@@ -92,6 +97,8 @@ class SimEngine:
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[tuple[RewriteResult, ...], tuple[tuple[FileGroup, Exception], ...]]:
+        if self.hang_ms:
+            self._door.scheduler.step(self._door.actor, "hang", wait_ms=self.hang_ms)
         done: list[RewriteResult] = []
         failed: list[tuple[FileGroup, Exception]] = []
         for group in groups:

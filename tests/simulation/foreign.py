@@ -19,6 +19,7 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
+    ManifestWriterV1,
     ManifestWriterV2,
     write_manifest_list,
 )
@@ -49,6 +50,8 @@ class Edit:
     rewrite_manifests: bool = False
 
 
+Updates = tuple[tuple[Any, ...], tuple[Any, ...]]
+"""Requirements, and updates."""
 Decide = Callable[[Table, Photograph | None], Edit | None]
 
 
@@ -81,7 +84,7 @@ class ForeignEngine:
             return True
         return False
 
-    def update(self, make: Callable[[Table], tuple[tuple[Any, ...], tuple[Any, ...]] | None]) -> bool:
+    def update(self, make: Callable[[Table], Updates | None]) -> bool:
         """Commit (requirements, updates) that make no snapshot."""
         for _ in range(TRIES):
             table = self._catalog.load_table(("lake", "t"))
@@ -99,8 +102,8 @@ class ForeignEngine:
         """Let others go on."""
         self._door.scheduler.step(self._door.actor, "wait")
 
-    def put(self, table: Table, name: str, data: bytes) -> str:
-        path = f"{table.metadata.location}/data/{uuid.uuid4()}-{name}"
+    def put(self, table: Table, name: str, data: bytes, folder: str = "data") -> str:
+        path = f"{table.metadata.location}/{folder}/{uuid.uuid4()}-{name}"
         self._door.write(path, data, whole=True)
         return path
 
@@ -134,13 +137,14 @@ class ForeignEngine:
         number = metadata.next_sequence_number()
         parent_id = parent.snapshot.snapshot_id if parent else None
         output = table.io.new_output(list_path)
-        with write_manifest_list(2, output, snapshot_id, parent_id, number, "deflate") as writer:
+        version = 1 if metadata.format_version == 1 else 2
+        with write_manifest_list(version, output, snapshot_id, parent_id, number, "deflate") as writer:
             writer.add_manifests(manifests)
         snapshot = Snapshot(
             snapshot_id=snapshot_id,
             parent_snapshot_id=parent_id,
             manifest_list=list_path,
-            sequence_number=number,
+            sequence_number=number if version > 1 else None,
             timestamp_ms=max(self._door.scheduler.now_ms, metadata.last_updated_ms),
             summary=Summary(operation=edit.operation, **_totals(parent, edit)),
             schema_id=metadata.current_schema_id,
@@ -188,7 +192,8 @@ class ForeignEngine:
         if not entries:
             return
         path = f"{table.metadata.location}/metadata/{uuid.uuid4()}-m0.avro"
-        kind = DeleteManifestWriter if content == ManifestContent.DELETES else ManifestWriterV2
+        data_kind = ManifestWriterV1 if table.metadata.format_version == 1 else ManifestWriterV2
+        kind = DeleteManifestWriter if content == ManifestContent.DELETES else data_kind
         output = table.io.new_output(path)
         with kind(table.specs()[spec_id], table.schema(), output, snapshot_id, "deflate") as writer:
             for entry in entries:

@@ -10,6 +10,7 @@ from regelate.operations.compact import CompactOutcome, Status
 from regelate.operations.sweep import SweptTable
 from regelate.operations.upkeep import DanglingRemoved, ManifestsRewritten, OrphansRemoved
 from regelate.operations.write import WriteResult
+from tests.simulation.jobs import LEASE_SECONDS
 from tests.simulation.photograph import Broken
 from tests.simulation.scheduler import State
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 def judge_answer(hand: Hand) -> None:
     """Success means that the run is in the table; an error, but for COMMIT_STATE_UNKNOWN, that it never will be."""
     actor, world = hand.actor, hand.world
+    if actor.kind in ("job", "job part"):
+        _announce_again(hand)
     if actor.state is State.CRASHED:
         world.events["took crash"] += bool(world.store.made_by(actor.name))
         return
@@ -33,6 +36,9 @@ def judge_answer(hand: Hand) -> None:
         world.events["took run too old"] += actor.error.code == "RUN_TOO_OLD"
     if actor.kind in ("write", "compact"):
         _judge_commit(hand)
+    hand.world.events["took job part"] += actor.kind == "job part" and actor.name in hand.world.auditor.landed
+    hand.world.events["took hanging worker"] += bool(hand.hang_ms)
+    _judge_refs(hand)
     _count_effect(hand)
     _judge_leaks(hand)
 
@@ -87,14 +93,43 @@ def _judge_commit(hand: Hand) -> None:
         raise Broken(f"{actor.name} says that it committed nothing, and landed as {own}")
     if answer.snapshot_id is not None and answer.snapshot_id not in [found.snapshot_id for found in run]:
         raise Broken(f"{actor.name} says that it landed as {answer.snapshot_id}; the table has {run}")
+    if answer.snapshot_id is not None and not auditor.was_in_main(answer.snapshot_id, actor.since_commit):
+        raise Broken(f"{actor.name} says that it landed as {answer.snapshot_id}, which had been rolled back before")
+
+
+def _announce_again(hand: Hand) -> None:
+    """A worker died, and its message comes again; or whoever submitted a job, and somebody submits it again."""
+    shelf, request = hand.world.shelf, hand.request
+    assert request is not None
+    job_id = request.run_id if hand.actor.kind == "job part" else f"job-{request.run_id}"
+    record = shelf.records.get(job_id)
+    dead = hand.actor.state is State.CRASHED or (hand.actor.kind == "job" and hand.actor.error is not None)
+    if dead and record is not None and not record.state.is_final:
+        shelf.post(job_id, record.part, LEASE_SECONDS)
+
+
+def _judge_refs(hand: Hand) -> None:
+    """A ref that an expiry took from somebody is named, or the answer says that nobody knows what became of it (T8)."""
+    actor = hand.actor
+    taken = hand.world.auditor.taken_refs.get(actor.name, set())
+    if not taken:
+        return
+    told = [str(actor.error)] if actor.error is not None else list(getattr(actor.answer, "warnings", ()))
+    known = any("REFS_CHANGED" in text and all(name in text for name in taken) for text in told)
+    hand.world.events["refs taken, and told"] += known
+    if not known and not any("COMMIT_STATE_UNKNOWN" in text for text in told):
+        raise Broken(f"{actor.name} took {sorted(taken)} and did not say so: {told or actor.answer}")
 
 
 def _judge_leaks(hand: Hand) -> None:
     """What an operation made and did not commit is gone when it answers, unless nobody could know (law 8)."""
     actor = hand.actor
-    if actor.failed_deletes or (isinstance(actor.error, RegelateError) and actor.error.keeps_files):
+    error = actor.fault or actor.error
+    if actor.failed_deletes or (isinstance(error, RegelateError) and error.keeps_files):
         return
     left = hand.world.auditor.unreferenced(actor.name)
+    if actor.may_return:  # a conflict that nothing explains is one more who might be under way
+        return
     if actor.unknown_attempts:  # metadata files of an attempt of unknown outcome stay
         left = [path for path in left if "/data/" in path]
     if not actor.is_unanswered:

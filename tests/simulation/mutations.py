@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from regelate.adapters.iceberg import committer, producer, reclaim, upkeep
+from regelate.adapters.iceberg import committer, producer, reach, upkeep
 from regelate.adapters.iceberg.ledger import RunLedger
 from regelate.core import conflict, plan
 from regelate.core.ledger import LedgerEntry
 from regelate.core.quarantine import Quarantine
-from regelate.operations import attempt, compact, expire, sweep, write
+from regelate.operations import compact, reclaim, sent, sweep, write
 from regelate.operations import upkeep as upkeep_operations
 from regelate.ports import Head
 from tests.simulation.undoing import (
     Mutation,
-    Never,
     always,
+    but_for_conflicts,
     change,
     first_window,
     for_its_snapshot,
@@ -63,10 +63,10 @@ MUTATIONS: dict[str, Mutation] = {
     "cleans-up-when-unknown": Mutation(
         "8",
         "outputs are deleted after COMMIT_STATE_UNKNOWN",
-        ((compact, "CommitStateUnknown", lambda _: Never), (write, "CommitStateUnknown", lambda _: Never)),
+        ((compact, "keeps_files", always(False)), (write, "keeps_files", always(False))),
     ),
     "never-looks": Mutation(
-        "8", "an attempt without an answer is tried again unseen", ((attempt._Sent, "_landed", always(None)),)
+        "8", "an attempt without an answer is tried again unseen", ((sent.Sent, "_landed", always(None)),)
     ),
     "forgets-what-landed": Mutation(
         "8",
@@ -79,10 +79,15 @@ MUTATIONS: dict[str, Mutation] = {
             ),
         ),
     ),
+    "believes-conflicts": Mutation(
+        "8",
+        "a conflict that the head does not show proves that no sending is under way (T39)",
+        ((sent.SentAttempt, "is_in_doubt", but_for_conflicts),),
+    ),
     "reachable-from-main": Mutation(
         "10",
         "files are kept for the head of main only",
-        ((reclaim, "reached", reachable_from_main),),
+        ((reach.Reach, "_reached", reachable_from_main),),
     ),
     "no-fixed-point": Mutation(
         "11",
@@ -101,7 +106,7 @@ MUTATIONS: dict[str, Mutation] = {
         ((write, "_replacement", of_its_snapshot), (write._Replacement, "is_for", lambda _: for_its_snapshot)),
     ),
     "renumbers-entries": Mutation(
-        "4", "rewritten manifests give their entries a new sequence number", ((upkeep, "_existing", renumbered),)
+        "4", "rewritten manifests give their entries a new sequence number", ((upkeep, "with_status", renumbered),)
     ),
     "no-ledger": Mutation("9", "names are not written down", ((RunLedger, "record", always(None)),)),
     "sweeps-the-living": Mutation("9", "every run counts as dead", ((LedgerEntry, "is_dead", always(True)),)),
@@ -115,7 +120,7 @@ MUTATIONS: dict[str, Mutation] = {
     "ignores-younger-lists": Mutation(
         "10",
         "what an undo of another expiry needs is deleted",
-        ((expire, "_needed", always(frozenset())),),
+        ((reclaim, "_needed", always(frozenset())),),
     ),
     "expires-over-refs": Mutation(
         "10",
@@ -152,7 +157,8 @@ KNOWN_SEEDS = {
     "drops-deletes-too-soon": 17,
     "believes-the-engine": 35,
     "cleans-up-when-unknown": 78,
-    "forgets-what-landed": 8,
+    "forgets-what-landed": 17,
+    "believes-conflicts": 180,
     "believes-silence": 157,
     "sweeps-the-living": 31,
     "lives-for-ever": 186,

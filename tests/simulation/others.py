@@ -66,7 +66,7 @@ def position_delete(world: World, engine: ForeignEngine, rng: random.Random) -> 
 
     def decide(table: Table, parent: Photograph | None) -> Edit | None:
         with_rows = sorted(p for p, rows in parent.visible.items() if rows) if parent else []
-        if parent is None or not with_rows:
+        if parent is None or not with_rows or table.metadata.format_version == 1:
             return None
         first = rng.choice(with_rows)
         home = parent.data_files[first].home
@@ -95,7 +95,7 @@ def equality_delete(world: World, engine: ForeignEngine, rng: random.Random) -> 
         everywhere = [spec_id for spec_id, spec in table.specs().items() if not spec.fields]
         if everywhere and rng.random() < 0.4:
             homes = [(everywhere[0], ())]
-        if not homes:
+        if not homes or table.metadata.format_version == 1:
             return None
         home = rng.choice(homes)
         data = encode_keys(keys)
@@ -278,9 +278,16 @@ def roll_back(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
             AssertTableUUID(uuid=metadata.table_uuid),
             AssertRefSnapshotId(ref="main", snapshot_id=metadata.current_snapshot_id),
         )
+        awaited = [late.base_id for late in world.server.late if late.base_id in others]
+        if awaited and rng.random() < 0.6:  # back to what a request that is still under way was made on
+            return asserted, (_main_to(rng.choice(awaited)),)
         head = metadata.current_snapshot()
         before = head.parent_snapshot_id if head is not None else None
         chosen = before if before in others and rng.random() < 0.5 else rng.choice(others[-4:])
-        return asserted, (SetSnapshotRefUpdate(ref_name="main", type=SnapshotRefType.BRANCH, snapshot_id=chosen),)
+        return asserted, (_main_to(chosen),)
 
     return engine.update(make)
+
+
+def _main_to(snapshot_id: int) -> SetSnapshotRefUpdate:
+    return SetSnapshotRefUpdate(ref_name="main", type=SnapshotRefType.BRANCH, snapshot_id=snapshot_id)

@@ -75,14 +75,15 @@ def photograph(
 
 def _live(entry: ManifestEntry, manifest: ManifestFile) -> LiveFile:
     native = entry.data_file
-    if (manifest.content == ManifestContent.DATA) != (native.content is DataFileContent.DATA):
+    content = native.content or DataFileContent.DATA  # v1 knows no other
+    if (manifest.content == ManifestContent.DATA) != (content is DataFileContent.DATA):
         raise Broken(f"{native.file_path} is of the wrong content for {manifest.manifest_path}")
     if entry.status == ManifestEntryStatus.DELETED or entry.sequence_number is None:
         raise Broken(f"{native.file_path} is live without being so")
     values = tuple(native.partition[i] for i in range(len(native.partition)))
     return LiveFile(
         path=native.file_path,
-        content=native.content,
+        content=content,
         home=(manifest.partition_spec_id, values),
         sequence_number=entry.sequence_number,
         record_count=native.record_count,

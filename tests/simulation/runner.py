@@ -14,12 +14,17 @@ from dataclasses import dataclass, field
 
 from pyiceberg.manifest import clear_manifest_cache
 
+from tests.simulation import remembered
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.photograph import Broken
 from tests.simulation.script import LENGTH
 from tests.simulation.world import World
 
 CHUNK = 10
+ENOUGH = 20
+"""Failures, after which no more seeds are run."""
+SHRUNK = 2
+"""Of a chunk: to shrink a failure takes as long as to run fourteen seeds."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +83,14 @@ def run_chunk(job: tuple[Sequence[int], str | None, bool]) -> Result:
     seeds, mutation, stop_at_first = job
     logging.disable(logging.CRITICAL)
     result = Result()
-    with MUTATIONS[mutation].applied() if mutation else nullcontext():
+    with remembered.schemas(), MUTATIONS[mutation].applied() if mutation else nullcontext():
         for seed in seeds:
             told = run_seed(seed)
             result.events += told.events
             result.seeds += 1
             if told.failure is not None:
-                result.failures.append(told.failure if stop_at_first else shrink(told.failure))
+                few = not stop_at_first and len(result.failures) < SHRUNK
+                result.failures.append(shrink(told.failure) if few else told.failure)
                 if stop_at_first:
                     break
     return result
@@ -102,7 +108,7 @@ def run_seeds(
         total.seeds += result.seeds
         total.events += result.events
         total.failures += result.failures
-        if result.failures and stop_at_first:
+        if result.failures and (stop_at_first or len(total.failures) >= ENOUGH):
             break
     total.seconds = time.monotonic() - started
     return total

@@ -39,11 +39,16 @@ class Actor:
     """Faults and crashes strike only the service; other engines do their things, interleaved with it."""
     state: State = State.READY
     wake_ms: int = 0
+    started_ms: int = 0
+    since_commit: int = 0
+    """The last commit that it may have seen when it began."""
     closed: bool = False
     failed_deletes: int = 0
     unknown_attempts: int = 0
     unreachable_looks: int = 0
     """So many of its next calls to the catalog find no route."""
+    may_return: bool = False
+    """An attempt of unknown outcome can land whenever main is rolled back to its base: nothing in it is used up."""
     is_unanswered: bool = False
     """An attempt of it got no answer that says what became of it."""
     is_committing: bool = False
@@ -51,11 +56,16 @@ class Actor:
     sent_on: str = ""
     sent_here: int = 0
     """Attempts to commit on one head, the metadata file `sent_on`."""
+    is_suspended: bool = False
+    """It slept through the time that passed, and has not noticed yet."""
+    on_wake: Callable[[], None] | None = None
     is_in_storm: bool | None = None
     is_counted: bool = False
     turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     thread: threading.Thread | None = None
     error: BaseException | None = None
+    fault: BaseException | None = None
+    """What its work ended with, where that is not its own answer but a job's."""
     answer: object = None
 
 
@@ -87,6 +97,7 @@ class Scheduler:
         actor.thread = threading.Thread(target=run, name=actor.name, daemon=True)
         actor.thread.start()
         self._actors.append(actor)
+        actor.started_ms = self.now_ms
 
     @property
     def running(self) -> list[Actor]:
@@ -125,6 +136,10 @@ class Scheduler:
         actor.turn.acquire()
         if actor.closed:
             raise Killed
+        if actor.is_suspended:
+            actor.is_suspended = False
+            if actor.on_wake is not None:
+                actor.on_wake()
 
     def end(self) -> None:
         """Unwind the threads that are left; their storage is closed."""

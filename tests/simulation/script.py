@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.simulation import others
+from tests.simulation import deltas, extras, others
 from tests.simulation.catalog import CatalogKind
 
 LENGTH = 14
@@ -26,13 +26,29 @@ FOREIGN: dict[str, tuple[others.Foreign, int]] = {
     "branch": (others.branch, 2),
     "drop ref": (others.drop_ref, 1),
     "rollback": (others.roll_back, 2),
+    "merge": (deltas.merge, 4),
+    "statistics": (extras.statistics, 2),
+    "upgrade": (extras.upgrade, 1),
 }
-OURS = {"write": 9, "compact": 12, "expire": 4, "undo": 1, "manifests": 2, "dangling": 3, "orphans": 1, "sweep": 2}
+OURS = {
+    "write": 9,
+    "compact": 12,
+    "expire": 4,
+    "undo": 1,
+    "manifests": 2,
+    "dangling": 3,
+    "orphans": 1,
+    "sweep": 2,
+    "job": 3,
+}
 HOURS = "hours pass"
+SUSPENSION = "suspension"
+"""Minutes pass, for some while they sleep: longer than a lease, shorter than any retention."""
 THEMES: tuple[Mapping[str, int], ...] = (
     {},
     {},
     {"write": 4, "compact": 6, "expire": 14, "undo": 8, "sweep": 8, "orphans": 3, HOURS: 8, "drop ref": 3},
+    {"expire": 16, "tag": 18, "branch": 4, "drop ref": 3, HOURS: 6, "compact": 8},
     {"compact": 14, "rollback": 8, "remove files": 5, "equality delete": 9, "schema there and back": 4},
 )
 """What a seed is about: kinds with another weight than usual. The first two are ordinary days."""
@@ -44,6 +60,8 @@ BESIDE = {
     "write": ("schema there and back", "rollback", "equality delete", "write", HOURS),
     "undo": ("expire", "sweep", HOURS, HOURS),
     HOURS: ("sweep", "orphans", "expire"),
+    "job": (SUSPENSION, SUSPENSION, "job", "compact", "position delete"),
+    SUSPENSION: (SUSPENSION, "compact", "foreign append"),
 }
 """What likes to happen just then: half of the actions that follow these are of these kinds."""
 NOT_HEAD_ONLY = {"branch append", "tag", "branch", "drop ref", "rollback", "undo"}
@@ -60,7 +78,7 @@ class Action:
 
 
 def script(rng: random.Random, catalog: CatalogKind, length: int = LENGTH) -> list[Action]:
-    weights = {**{k: w for k, (_, w) in FOREIGN.items()}, **OURS, HOURS: 3, **rng.choice(THEMES)}
+    weights = {**{k: w for k, (_, w) in FOREIGN.items()}, **OURS, HOURS: 3, SUSPENSION: 1, **rng.choice(THEMES)}
     is_head_only = catalog is CatalogKind.HEAD_ONLY
     kinds = {k: w for k, w in weights.items() if not (is_head_only and k in NOT_HEAD_ONLY)}
     chosen = rng.choices(list(kinds), list(kinds.values()), k=length)

@@ -56,6 +56,7 @@ def compaction(hand: Hand, request: Request) -> CompactOutcome:
     verify = rng.choice((Verify.FAST, Verify.FAST, Verify.STRICT))
     lie = hand.world.weather.lies(hand.actor, strict=verify is Verify.STRICT)
     engine = SimEngine(hand.door, session.uploads, lie)
+    engine.hang_ms = hand.hang_ms
     hand.engine = engine
     tools = CompactionTools(
         reader=session.reader,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.session import TableSession
 from regelate.core.policy import CompactionPolicy, RetentionPolicy
-from tests.simulation.engine import SimOutputs
+from tests.simulation.engine import SimOutputs, no_footer
 
 if TYPE_CHECKING:
     from tests.simulation.world import Hand
@@ -32,6 +32,7 @@ class Request:
     number: str
     retention: RetentionPolicy | None = None
     policy: CompactionPolicy | None = None
+    part: int = 1
 
     @property
     def rng(self) -> random.Random:
@@ -43,7 +44,9 @@ class Session(TableSession):
 
     def __init__(self, hand: Hand) -> None:
         self.manifest_reader = hand.world.reader if hand.actor.rng.random() < 0.5 else ManifestReader()
-        super().__init__(hand.catalog, IDENT, self.manifest_reader, FOLDER, longest_run_seconds=LIVES_SECONDS)
+        super().__init__(
+            hand.catalog, IDENT, self.manifest_reader, FOLDER, longest_run_seconds=LIVES_SECONDS, annotate=no_footer
+        )
         self.uploads = self.outputs_of(self.table.metadata, token=self.run_token)
         self.__dict__["outputs"] = self.uploads
 

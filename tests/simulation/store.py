@@ -29,6 +29,8 @@ class ObjectStore:
     objects: dict[str, StoredObject] = field(default_factory=dict)
     undeleted: set[str] = field(default_factory=set)
     """What could not be deleted when somebody tried."""
+    uploads: set[str] = field(default_factory=set)
+    """Uploads in parts that nobody has completed: no objects, and they cost as much."""
     torn: set[str] = field(default_factory=set)
     """What was left half written at some time."""
     skew_ms: int = 0
@@ -94,6 +96,9 @@ class Door:
         crashes = fault is StorageFault.CRASH
         if crashes and self.actor.rng.random() < 0.5:
             self._tear(path, data)
+        elif crashes and not whole:  # of an output: its upload was begun
+            self.store.uploads.add(path)
+            self.weather.events["ran open upload"] += 1
         self.scheduler.step(self.actor, f"write {path}", crashes=crashes)
         if fault in (StorageFault.ERROR, StorageFault.FULL):
             if self.actor.rng.random() < 0.5:  # the answer is lost, or the disk is full halfway
@@ -111,6 +116,12 @@ class Door:
             self.store.undeleted.add(path)
             raise
         self.store.delete(path, self.actor.name)
+
+    def abort(self, path: str) -> None:
+        if path in self.store.uploads:
+            self._enter("abort upload", path)
+            self.weather.events["took open upload"] += 1
+            self.store.uploads.discard(path)
 
     def _tear(self, path: str, data: bytes) -> None:
         """Leave a part of an object, over the older one of that name, as a local disk does."""
@@ -193,6 +204,9 @@ class ActorIO(FileIO):
 
     def list_prefix(self, location: str) -> list[tuple[str, int, int]]:
         return self.door.list(location)
+
+    def abort_uploads(self, location: str) -> None:
+        self.door.abort(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         self.door.delete(location if isinstance(location, str) else location.location)

@@ -12,6 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID
 
 from regelate.core.table import DeleteContent
+from regelate.ports import Outcome
 
 Patch = tuple[Any, str, Callable[[Any], Any]]
 """Where, which attribute, and how the shipped one is changed."""
@@ -33,8 +34,8 @@ class Mutation:
             yield
 
 
-class Never(Exception):
-    pass
+def but_for_conflicts(shipped: Any) -> Any:
+    return property(lambda self: shipped.fget(self) and self.outcome is not Outcome.LOST)
 
 
 def only_uuid(shipped: Any) -> Any:
@@ -50,7 +51,7 @@ def from_latest(shipped: Any) -> Any:
 
     def window(self: Any, base: Any, groups: Any) -> Any:
         found = shipped(self, base, groups)
-        head = self.table.metadata.last_sequence_number
+        head = getattr(self.table.metadata, "last_sequence_number", 0)
         return replace(found, new_deletes=tuple(d for d in found.new_deletes if d.sequence_number >= head))
 
     return window
@@ -77,10 +78,10 @@ def without_positions(shipped: Any) -> Any:
 
 
 def reachable_from_main(shipped: Any) -> Any:
-    def reached(table: Any, reader: Any) -> Any:
+    def reached(reach: Any, table: Any) -> Any:
         head = table.metadata.current_snapshot()
         cut = table.metadata.model_copy(update={"snapshots": [head] if head else []})
-        return shipped(Table(table.name(), cut, table.metadata_location, table.io, table.catalog), reader)
+        return shipped(reach, Table(table.name(), cut, table.metadata_location, table.io, table.catalog))
 
     return reached
 
@@ -113,8 +114,8 @@ def for_its_snapshot(self: Any, head: Any) -> bool:
 def renumbered(shipped: Any) -> Any:
     """Entries of a rewritten manifest as if they had come with it."""
 
-    def existing(entry: Any) -> Any:
-        made = shipped(entry)
+    def existing(entry: Any, status: Any) -> Any:
+        made = shipped(entry, status)
         made.sequence_number = (made.sequence_number or 0) + 1
         return made
 

@@ -27,6 +27,8 @@ class CatalogFault(Enum):
     RESENT = "landed, sent again by a proxy: answered 409"
     REFUSED = "409 without a reason of ours"
     LATE = "arrives later; the answer is an error"
+    STATUS = "never arrived; answered with any status from 400 to 599"
+    STATUS_LANDED = "landed; answered with any status from 400 to 599"
     CRASH = "crash"
     CRASH_AFTER = "crash after the commit, before the answer"
 
@@ -37,6 +39,8 @@ WEIGHTS = {
     CatalogFault.RESENT: 3,
     CatalogFault.REFUSED: 4,
     CatalogFault.LATE: 3,
+    CatalogFault.STATUS: 4,
+    CatalogFault.STATUS_LANDED: 7,
     CatalogFault.CRASH: 2,
     CatalogFault.CRASH_AFTER: 3,
 }
@@ -46,12 +50,18 @@ NAMES = {
     CatalogFault.RESENT: "lost response",
     CatalogFault.REFUSED: "409",
     CatalogFault.LATE: "late request",
+    CatalogFault.STATUS: "any status, nothing landed",
+    CatalogFault.STATUS_LANDED: "any status after landing",
     CatalogFault.CRASH: "crash",
     CatalogFault.CRASH_AFTER: "crash",
 }
-LOST = (CatalogFault.LOST_RESPONSE, CatalogFault.RESENT)
-STORM_SHARE = 0.06
-"""So many actors lose every attempt but the last one allowed, whose answer is lost."""
+LOST = (CatalogFault.LOST_RESPONSE, CatalogFault.RESENT, CatalogFault.STATUS_LANDED)
+BEFORE_LANDING = (CatalogFault.REFUSED, CatalogFault.ERROR, CatalogFault.STATUS)
+
+IN_STORM = (*(CatalogFault.REFUSED, CatalogFault.ERROR) * 3, CatalogFault.LATE)
+"""No status of its own: most end the loop. After the last attempt it gives up, and late requests are under way."""
+STORM_SHARE = 0.08
+"""So many actors lose every attempt but the last one allowed, whose answer is lost; a third of them that one too."""
 
 
 @dataclass
@@ -101,8 +111,8 @@ class Weather:
         if actor.is_in_storm is None:
             actor.is_in_storm = self.share > 0 and rng.random() < STORM_SHARE
         if actor.is_in_storm:
-            last = (*LOST, *((CatalogFault.CRASH_AFTER,) if self.crashes else ()))
-            return rng.choice(last if actor.sent_here >= MAX_ATTEMPTS else (CatalogFault.REFUSED, CatalogFault.ERROR))
+            last = (CatalogFault.LATE, *LOST, *((CatalogFault.CRASH_AFTER,) if self.crashes else ()))
+            return rng.choice(last if actor.sent_here >= MAX_ATTEMPTS else IN_STORM)
         if rng.random() >= min(0.4, 15 * self.share):
             return CatalogFault.NONE
         weights = {f: w for f, w in WEIGHTS.items() if self.crashes or "crash" not in f.value}
@@ -125,6 +135,12 @@ class Weather:
         self.events["ran lying engine"] += 1
         swap = ("doubles one row for another",) * strict
         return actor.rng.choice(("loses a row", "doubles a row", "forgets the deletes", *swap))
+
+    def hangs(self, actor: Actor) -> bool:
+        """Say whether a worker's engine hangs for most of an hour; its lease is renewed meanwhile."""
+        hangs = not self._spares(actor) and actor.rng.random() < 20 * self.share
+        self.events["ran hanging worker"] += hangs
+        return hangs
 
     def _spares(self, actor: Actor) -> bool:
         return not actor.is_ours or self.is_over or actor.closed

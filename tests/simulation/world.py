@@ -17,10 +17,12 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField
 
-from regelate.adapters.iceberg import dead_runs, neighbours
+from regelate.adapters.iceberg import dead_runs, neighbours, quarantine, reach
 from regelate.adapters.iceberg import store as object_store
 from regelate.adapters.iceberg.manifests import ManifestReader
-from tests.simulation import housekeeping, service
+from regelate.adapters.iceberg.table_properties import gc_enabled
+from regelate.operations import job_parts
+from tests.simulation import housekeeping, jobs, service
 from tests.simulation.aftermath import judge_end
 from tests.simulation.auditor import Auditor, Intent
 from tests.simulation.catalog import LOCATION, CatalogKind, Server, client
@@ -30,7 +32,7 @@ from tests.simulation.judge import judge_answer
 from tests.simulation.photograph import Broken
 from tests.simulation.rows import FIRST_EXTRA, ID, KEY, PART, Row
 from tests.simulation.scheduler import HOUR_MS, Actor, OneByOne, Scheduler, State
-from tests.simulation.script import FOREIGN, HOURS, LENGTH, Action, script
+from tests.simulation.script import FOREIGN, HOURS, LENGTH, SUSPENSION, Action, script
 from tests.simulation.session import LIVES_SECONDS, Request
 from tests.simulation.store import ActorIO, Door, ObjectStore
 from tests.simulation.weather import Weather
@@ -45,6 +47,8 @@ OURS: dict[str, Callable[[Hand, Request], object]] = {
     "dangling": housekeeping.dangling_deletes,
     "orphans": housekeeping.orphan_removal,
     "sweep": housekeeping.sweep,
+    "job": jobs.post,
+    "job part": jobs.working,
 }
 
 
@@ -59,6 +63,8 @@ class Hand:
         self.doing = actor.kind
         self.engine: SimEngine | None = None
         self.request: Request | None = None
+        self.hang_ms = 0
+        """So long its engine hangs."""
 
     def intend(self, intent: Intent) -> None:
         self.world.auditor.intents[self.actor.name] = intent
@@ -77,12 +83,14 @@ class World:
         self.scheduler = Scheduler(seed, switch_share=self.rng.choice((0.15, 0.4, 0.9)))
         self.store = ObjectStore(skew_ms=self.rng.choice((0, 0, -3, 3)) * HOUR_MS)
         self.kind = self.rng.choices(list(CatalogKind), (6, 3, 2))[0]
-        self.server = Server(self.kind, self.store, self.scheduler)
+        self.server = Server(self.kind, self.store, self.scheduler, has_twin=self.rng.random() < 0.05)
         self.auditor = Auditor(self.server, self.store, self.events)
         self.reader = ManifestReader()
         self.at_once = self.rng.choice((1, 2, 3, 4, 6))
         self.pace = self.rng.choice((0.05, 0.2, 0.6, 1.0))
         """How soon the next action follows while others are under way."""
+        self.punctual = self.rng.choice((0.005, 0.02, 0.05, 0.2))
+        """How soon a late request arrives."""
         self.script = [a for a in script(self.rng, self.kind, length) if a.index not in without]
         self.hands: dict[str, Hand] = {}
         self.ours: set[str] = set()
@@ -90,9 +98,16 @@ class World:
         self.open_runs: Counter[str] = Counter()
         """Requests that will be repeated, or are under way: run id -> copies that are not done."""
         self.repeated: set[str] = set()
+        self.shelf = jobs.JobShelf(self)
         self.undo_ids: list[str] = []
         self._row_ids = 0
+        self._workers = 0
         self._rows_by_run: dict[str, list[Row]] = {}
+
+    @property
+    def may_delete(self) -> bool:
+        """Say whether files of this table may be deleted at all (law 10)."""
+        return gc_enabled(self.server.metadata.properties) and not self.server.has_twin
 
     # --- rows ---
 
@@ -130,11 +145,11 @@ class World:
         )
         by_part = PartitionSpec(PartitionField(PART, 1000, IdentityTransform(), "p"), spec_id=0)
         properties = {
-            "format-version": "2",
+            "format-version": self.rng.choice(("1", *("2",) * 6)),
             "commit.manifest.min-count-to-merge": self.rng.choice(("2", "4", "100")),
             "commit.manifest.target-size-bytes": self.rng.choice(("3000", "20000", "8388608")),
         }
-        if self.kind is CatalogKind.HEAD_ONLY:
+        if self.kind is CatalogKind.HEAD_ONLY or self.rng.random() < 0.05:
             properties["gc.enabled"] = "false"
         elif self.rng.random() < 0.25:
             properties["write.metadata.delete-after-commit.enabled"] = "true"
@@ -148,21 +163,42 @@ class World:
     def _play(self) -> None:
         waiting = list(self.script)
         repeats: list[Callable[[], Actor]] = []
-        while waiting or repeats or self.scheduler.running or self.server.late:
+        while waiting or repeats or self.hands or self.server.late or self.shelf.messages:
             self._judge_finished(repeats)
             busy = self.scheduler.running
             room = not busy or (len(busy) < self.at_once and self.rng.random() < self.pace)
             if room and repeats and self.rng.random() < 0.5:
                 repeats.pop(0)()
+            elif self.shelf.due() and (room or self._is_asleep()) and self.rng.random() < 0.7:
+                self._deliver()
             elif room and waiting and not self._must_wait(waiting[0]):
                 self._start(waiting.pop(0), repeats)
-            if self.server.late and (self.rng.random() < 0.05 or not self.scheduler.running):
+            alone = not self.scheduler.running and not waiting
+            if self.server.late and (self.rng.random() < self.punctual or alone):
                 self._arrive()
+            if alone and not repeats and self.shelf.messages and self.shelf.due() is None:
+                self.scheduler.now_ms = min(due_ms for _, _, due_ms in self.shelf.messages)
             self._turn()
         self._judge_finished(repeats)
 
+    def _deliver(self) -> None:
+        """Hand one message to a worker; beside it another one may come at any time."""
+        message = self.shelf.due()
+        assert message is not None
+        self.shelf.messages.remove(message)
+        job_id, part, _ = message
+        self._workers += 1
+        request = Request(job_id, f"{self.seed}/{job_id}", part=part)
+        self._start_ours("job part", request, f"{job_id}:worker-{self._workers}")
+
+    def _is_asleep(self) -> bool:
+        """Say whether somebody is suspended: what he does not serve, another worker does meanwhile."""
+        return any(a.is_suspended for a in self.scheduler.running)
+
     def _must_wait(self, action: Action) -> bool:
-        """Say whether the expiry that this undo is for is still under way."""
+        """Say whether the expiry that this undo is for is still under way, or nobody works yet whom to suspend."""
+        if action.kind == SUSPENSION:
+            return self.shelf.due() is not None
         return action.kind == "undo" and not self.undo_ids and any(a.kind == "expire" for a in self.scheduler.running)
 
     def _turn(self, actor: Actor | None = None) -> None:
@@ -178,9 +214,9 @@ class World:
         self._judge_finished([])
 
     def _arrive(self) -> None:
-        request = self.server.late.pop(self.rng.randrange(len(self.server.late)))
+        late = self.server.late.pop(self.rng.randrange(len(self.server.late)))
         try:
-            request()
+            late.land()
         except Broken:
             raise
         except Exception:  # noqa: BLE001  refused: nobody is there to hear it
@@ -190,8 +226,11 @@ class World:
 
     def _start(self, action: Action, repeats: list[Callable[[], Actor]]) -> None:
         if action.kind == HOURS:
-            if not self._repeats_open():
+            if not self._promises_open():
                 self.pass_hours(self.rng.choice((0.5, 1, 2, 5, 30)))
+            return
+        if action.kind == SUSPENSION:
+            self.pass_hours(0.05)
             return
         if action.kind in FOREIGN:
             self._start_foreign(action)
@@ -200,7 +239,7 @@ class World:
             return
         rng = random.Random(f"{self.seed}/{action.index}/start")
         expires = action.kind == "expire" or (action.kind == "compact" and rng.random() < 0.2)
-        keep = housekeeping.retention(rng, tiny=rng.random() < 0.6 and not self._repeats_open()) if expires else None
+        keep = housekeeping.retention(rng, tiny=rng.random() < 0.6 and not self._promises_open()) if expires else None
         request = Request(f"run-{action.index}", f"{self.seed}/{action.index}", keep)
         name = f"{action.index}:{action.kind}"
         self._start_ours(action.kind, request, name)
@@ -219,16 +258,31 @@ class World:
             self._turn(busy[0])
         while self.server.late:
             self._arrive()
+        self.shelf.suspend()
         self.events["ran run too old"] += hours * 3600 >= LIVES_SECONDS and bool(self.scheduler.running)
         self.scheduler.now_ms += int(hours * HOUR_MS)
         for actor in self.scheduler.running:
             if self.rng.random() < 0.5:
                 actor.wake_ms = self.scheduler.now_ms + OVERSLEPT_MS
+                actor.is_suspended = True
+                if actor.kind == "job part":  # its queue takes it for dead
+                    request = self.hands[actor.name].request
+                    assert request is not None
+                    self.shelf.post(request.run_id, request.part, 0)
         self.events["hours passed"] += 1
 
-    def _repeats_open(self) -> bool:
-        """A repeat is promised to be recognised while its snapshot is in the table: no expiry may reach it before."""
+    def repeats_open(self) -> bool:
+        """Say whether a request that is sent twice is not done."""
         return any(self.open_runs[run_id] for run_id in self.repeated)
+
+    def _promises_open(self) -> bool:
+        """A repeat is promised to be recognised while its snapshot is in the table: no expiry may reach it before.
+
+        A job's part is a repeat of the same part by another worker.
+        """
+        if any(not record.state.is_final for record in self.shelf.records.values()):
+            return True
+        return self.repeats_open()
 
     def _expires_at_once(self) -> bool:
         requests = [h.request for h in self.hands.values() if h.request is not None]
@@ -262,6 +316,7 @@ class World:
 
     def _actor(self, name: str, kind: str, *, is_ours: bool) -> Actor:
         actor = Actor(name, kind, random.Random(f"{self.seed}/{name}"), is_ours)
+        actor.since_commit = len(self.auditor.heads) - 1
         self.hands[name] = Hand(self, actor)
         self.events[f"ran {kind}"] += 1
         return actor
@@ -304,6 +359,11 @@ def _virtual(seed: str, scheduler: Scheduler) -> Iterator[None]:
         mock.patch.object(time, "monotonic", now),
         mock.patch.object(object_store, "ThreadPoolExecutor", OneByOne),
         mock.patch.object(neighbours, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(job_parts, "kept", jobs.kept),
+        mock.patch.object(dead_runs, "S3FileIO", ActorIO),
+        mock.patch.object(dead_runs, "is_s3", return_value=True),
         mock.patch.object(dead_runs, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(reach, "ThreadPoolExecutor", OneByOne),
+        mock.patch.object(quarantine, "ThreadPoolExecutor", OneByOne),
     ):
         yield

@@ -25,8 +25,8 @@ def each(iterable: Any) -> Iterator[Any]:
         yield iterator.next()
 
 
-def delete_by_key(spark: SparkSession, name: str, ids: Iterable[int]) -> None:
-    """Commit one equality delete of these ids to an unpartitioned table; Spark SQL can write none."""
+def delete_by_key(spark: SparkSession, name: str, ids: Iterable[int], *values: object) -> None:
+    """Commit one equality delete of these ids to the partition with these values; Spark SQL can write none."""
     jvm: Any = spark._jvm
     iceberg, table = jvm.org.apache.iceberg, java_table(spark, name)
     keys = spark.sparkContext._gateway.new_array(jvm.int, 1)  # type: ignore[union-attr]
@@ -36,7 +36,11 @@ def delete_by_key(spark: SparkSession, name: str, ids: Iterable[int]) -> None:
     schema, form = table.schema().select(names), iceberg.FileFormat.PARQUET
     factory = iceberg.data.GenericAppenderFactory(schema, table.spec(), keys, schema, None)
     files = iceberg.io.OutputFileFactory.builderFor(table, 1, 1).format(form).build()
-    writer = factory.newEqDeleteWriter(files.newOutputFile(), form, None)
+    partition = iceberg.PartitionData(table.spec().partitionType()) if values else None
+    for i, value in enumerate(values):
+        partition.set(i, value)
+    output = files.newOutputFile(partition) if values else files.newOutputFile()
+    writer = factory.newEqDeleteWriter(output, form, partition)
     for number in ids:
         record = iceberg.data.GenericRecord.create(schema)
         record.setField(KEY, number)

@@ -15,6 +15,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from regelate.core.requests import CompactRequest
 from regelate.pipeline.session import ICEBERG_VERSION, Launch, embedded_lake, open_session
 from regelate.settings import load_settings
 from tests.lake import HookedApplication, address
@@ -112,8 +113,7 @@ def by_us(stage: Stage, folder: Path) -> Answer:
     application = HookedApplication(load_settings({"REGELATE_HOME": str(folder)}))
     application.between = stage.meanwhile
     ident = stage.name.partition(".")[2]
-    request = {"force": True, "expire_snapshots": False}
-    answer = application.compact(address(ident), request, request_id="t9", idempotency_key=None)
+    answer = application.compact(address(ident), CompactRequest(force=True, expire_snapshots=False))
     return stage.judged("regelate COMPACT", f"{answer['status']}")
 
 

@@ -1,0 +1,84 @@
+"""Main is rolled back, and what was in it is asked for again or still under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from tests.faults.hooks import PatientClock
+from tests.faults.stack import data_files, request, stack_with
+from tests.iceberg_tables import append, arrow_rows, live_data_paths, local_path, make_catalog, make_table, rows
+from tests.lake import Lake
+from tests.servers.rest_stub import Reply, RestStub, rest_stub
+
+SCHEMA = Schema(NestedField(1, "i", LongType()))
+
+
+def test_a_write_that_was_rolled_back_is_made_again_under_its_key_and_then_only_once(lake: Lake) -> None:
+    table = lake.table(SCHEMA, [{"i": 1}])
+    base = table.metadata.current_snapshot_id or 0
+    first = lake.write(table, [{"i": 2}], idempotency_key="k")
+    table.refresh().manage_snapshots().rollback_to_snapshot(base).commit()
+    again = lake.write(table, [{"i": 2}], idempotency_key="k")
+    assert again["snapshot_id"] != first["snapshot_id"]
+    assert sorted(rows(table.refresh())) == [(1,), (2,)]
+    assert lake.write(table, [{"i": 2}], idempotency_key="k")["snapshot_id"] == again["snapshot_id"]
+    assert sorted(rows(table.refresh())) == [(1,), (2,)]
+
+
+class Scene:
+    """A table of three files behind a REST catalog that lets requests take their time."""
+
+    def __init__(self, folder: Path, stub: RestStub, version: int) -> None:
+        self.stub = stub
+        make_table(stub.catalog, "default.t", SCHEMA, format_version=version)
+        for number in range(3):
+            append(self.table(), [(number,)])
+        self.base = self.table().metadata.current_snapshot_id or 0
+        catalog = {"type": "rest", "uri": stub.uri}
+        self.stack = stack_with(folder / "lake", auth="none", tenants="*", catalogs={"rest": catalog})
+        self.stack.application.clock = PatientClock()
+
+    def table(self) -> Any:
+        return self.stub.catalog.load_table("default.t")
+
+    def another_overwrites(self) -> None:
+        self.table().overwrite(arrow_rows(self.table(), [(7,)]))
+
+    def roll_back(self) -> None:
+        self.table().manage_snapshots().rollback_to_snapshot(self.base).commit()
+
+
+@pytest.fixture(params=[1, 2])
+def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    with rest_stub(make_catalog(tmp_path)) as stub:
+        yield Scene(tmp_path, stub, request.param)
+
+
+def test_t47_a_request_that_fits_again_after_a_rollback_finds_its_files(scene: Scene) -> None:
+    """Format 2 refuses it by its sequence number. Format 1 has none: what may come for ever is kept for ever."""
+    before = data_files(scene.table())
+
+    def act() -> None:
+        scene.stub.loads[:] = [Reply(0, before=scene.another_overwrites, passes=True)]
+
+    scene.stub.commits[:] = [Reply(504, late=True, before=act)]
+    status, answer = scene.stack.post(request("COMPACT", "t", force=True, expire_snapshots=False))
+    has_numbers = scene.table().metadata.format_version > 1
+    expected = (409, "COMMIT_CONFLICT") if has_numbers else (503, "COMMIT_STATE_UNKNOWN")
+    assert (status, answer["error"]["code"]) == expected
+    ours = {path for path in data_files(scene.table()) - before if path not in _live(scene)}
+    assert len(ours) == (0 if has_numbers else 1)
+    scene.roll_back()
+    assert scene.stub.arrive() == (400 if has_numbers else 200)
+    assert sorted(rows(scene.table())) == [(0,), (1,), (2,)]
+    assert len(live_data_paths(scene.table())) == (3 if has_numbers else 1)
+
+
+def _live(scene: Scene) -> set[str]:
+    return {str(local_path(path)) for path in live_data_paths(scene.table())}
