@@ -6,6 +6,7 @@ PYTEST_ARGS ?=
 UPGRADE ?=
 SEEDS ?=
 FROM ?= 0
+CORPUS ?=
 
 VENV := .venv
 SAM := .sam
@@ -24,7 +25,7 @@ CUT := $(COMPILE) --generate-hashes --constraints requirements/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup-spark demo demo-spark test sim sim-mutations test-concurrency test-catalogs test-spark test-airflow notebook t9 lint bench bench-spark serve postman validate test-rie golden requirements clean
+.PHONY: help install setup-spark demo demo-spark test sim sim-mutations test-concurrency test-catalogs test-spark fuzz-filters test-airflow corpus notebook t9 lint bench bench-spark serve postman validate test-rie dist golden requirements clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +70,9 @@ test-catalogs: setup-spark ## both engines on real servers: Iceberg's REST catal
 test-spark: setup-spark ## run the tests on Spark, in one session (a Java comes with setup-spark)
 	$(BIN)/python -m pytest tests/pipeline -m spark $(PYTEST_ARGS)
 
+fuzz-filters: setup-spark ## hold random filters of QUERY against Spark's WHERE: ROUNDS=20 of 160 each, from SEED=1 on
+	FUZZ_ROUNDS=$(or $(ROUNDS),20) FUZZ_SEED=$(or $(SEED),1) $(BIN)/python -m pytest tests/pipeline/test_filters.py -m spark $(PYTEST_ARGS)
+
 test-airflow: setup-spark .airflow/.installed ## run both DAGs by Airflow itself (700 MB, in an environment of its own)
 	$(BIN)/python -m pytest tests/airflow -m airflow $(PYTEST_ARGS)
 
@@ -78,6 +82,9 @@ test-airflow: setup-spark .airflow/.installed ## run both DAGs by Airflow itself
 	@echo "installing requirements/airflow.txt (two minutes or so)"
 	@$(call thrice,.airflow/bin/python -m pip --disable-pip-version-check --retries 10 --timeout 60 install --quiet --no-deps --no-compile --require-hashes -r requirements/airflow.txt)
 	@touch $@
+
+corpus: setup-spark ## fifty odd tables by Spark and Iceberg's writers: compacted, maintained, read by Spark again (CORPUS=name for one)
+	$(BIN)/python -m tests.external $(CORPUS)
 
 notebook: setup-spark ## execute notebooks/file_compaction.ipynb and keep its outputs
 	$(BIN)/python notebooks/execute.py
@@ -129,6 +136,9 @@ $(SAM)/.installed: requirements/sam.txt
 	@echo "installing requirements/sam.txt (a minute or so)"
 	@$(call thrice,$(SAM)/bin/python -m pip --disable-pip-version-check --retries 10 --timeout 60 install --quiet --no-deps --no-compile --require-hashes -r requirements/sam.txt)
 	@touch $@
+
+dist: install ## build wheel and sdist, and try both in clean environments
+	$(BIN)/python -m tests.deploy.dist
 
 golden: install ## rewrite the golden answers; read the diff afterwards
 	$(BIN)/python -m pytest tests/golden --rewrite-golden
