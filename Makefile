@@ -25,10 +25,12 @@ CUT := $(COMPILE) --generate-hashes --constraints requirements/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup-spark demo demo-spark test sim sim-mutations test-concurrency test-catalogs test-spark fuzz-filters test-airflow corpus notebook t9 lint bench bench-spark serve postman validate test-rie dist golden requirements clean
+.PHONY: help install setup-spark demo demo-spark serve notebook lint test test-spark test-catalogs test-airflow test-rie postman validate sim sim-mutations test-concurrency fuzz-filters corpus lost-delete bench bench-spark dist golden requirements clean
+
+##@ Start
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(VENV)/.installed ## make .venv from the pinned, hashed lists
 
@@ -58,20 +60,28 @@ demo: install ## heal a table of real flights before your eyes
 demo-spark: setup-spark ## the same on Spark: small files made by micro-batches, shown, healed and proven (no Java needed)
 	$(BIN)/regelate demo-spark --jars $(CURDIR)/.servers/ivy
 
+serve: install ## the API on localhost
+	$(BIN)/regelate serve
+
+notebook: setup-spark ## execute notebooks/file_compaction.ipynb and keep its outputs
+	$(BIN)/python notebooks/execute.py
+
+##@ Test
+
+lint: install ## ruff, mypy --strict on src, and the floors (import-linter)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
 test: install ## run the tests, all but the slow ones and those on Spark
 	$(BIN)/python -m pytest -n 2 -m "not slow and not spark and not rie and not catalogs and not airflow" $(PYTEST_ARGS)
-
-test-concurrency: install ## up to 20 processes on SQLite and on Iceberg's REST catalog (needs a JDK and mvn)
-	$(BIN)/python -m tests.concurrency
-
-test-catalogs: setup-spark ## both engines on real servers: Iceberg's REST catalog, Nessie (a JDK and mvn), Glue by moto
-	$(BIN)/python -m pytest tests/catalogs -m catalogs $(PYTEST_ARGS)
 
 test-spark: setup-spark ## run the tests on Spark, in one session (a Java comes with setup-spark)
 	$(BIN)/python -m pytest tests/pipeline -m spark $(PYTEST_ARGS)
 
-fuzz-filters: setup-spark ## hold random filters of QUERY against Spark's WHERE: ROUNDS=20 of 160 each, from SEED=1 on
-	FUZZ_ROUNDS=$(or $(ROUNDS),20) FUZZ_SEED=$(or $(SEED),1) $(BIN)/python -m pytest tests/pipeline/test_filters.py -m spark $(PYTEST_ARGS)
+test-catalogs: setup-spark ## both engines on real servers: Iceberg's REST catalog, Nessie (a JDK and mvn), Glue by moto
+	$(BIN)/python -m pytest tests/catalogs -m catalogs $(PYTEST_ARGS)
 
 test-airflow: setup-spark .airflow/.installed ## run both DAGs by Airflow itself (700 MB, in an environment of its own)
 	$(BIN)/python -m pytest tests/airflow -m airflow $(PYTEST_ARGS)
@@ -83,35 +93,8 @@ test-airflow: setup-spark .airflow/.installed ## run both DAGs by Airflow itself
 	@$(call thrice,.airflow/bin/python -m pip --disable-pip-version-check --retries 10 --timeout 60 install --quiet --no-deps --no-compile --require-hashes -r requirements/airflow.txt)
 	@touch $@
 
-corpus: setup-spark ## fifty odd tables by Spark and Iceberg's writers: compacted, maintained, read by Spark again (CORPUS=name for one)
-	$(BIN)/python -m tests.external $(CORPUS)
-
-notebook: setup-spark ## execute notebooks/file_compaction.ipynb and keep its outputs
-	$(BIN)/python notebooks/execute.py
-
-t9: setup-spark ## one interleaving by Iceberg's RewriteFiles and by COMPACT, side by side
-	$(BIN)/python -m tests.spark.t9
-
-sim: install ## simulate writers, faults and crashes (SEEDS=300 FROM=0), a law checked at every commit
-	$(BIN)/python -m tests.simulation --from $(FROM) --seeds $(or $(SEEDS),300)
-
-sim-mutations: install ## undo each law in turn, and say after how many seeds the simulator notices
-	$(BIN)/python -m tests.simulation --mutations --seeds $(or $(SEEDS),1000)
-
-lint: install ## ruff, mypy --strict on src, and the floors (import-linter)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-
-bench: install ## measure; the figures land in benchmarks/results
-	$(BIN)/python -m benchmarks
-
-bench-spark: setup-spark ## COMPACT beside Spark, PyIceberg and a bare COPY (half an hour); into docs/spark.md too
-	$(BIN)/python -m benchmarks --runs 3 spark_large spark_many spark_deletes
-
-serve: install ## the API on localhost
-	$(BIN)/regelate serve
+test-rie: install $(SAM)/.installed ## every file of events/ through the real Lambda emulator
+	$(BIN)/python -m pytest tests/entrypoints/test_rie.py $(PYTEST_ARGS)
 
 postman: install postman/node_modules/.installed ## the Postman collection, by newman against a server of its own (needs npm)
 	$(BIN)/python postman/run.py
@@ -127,15 +110,42 @@ validate: install $(SAM)/.installed ## template.yaml and the CronJob: sam valida
 	$(SAM)/bin/kubernetes-validate -k 1.34 --strict integrations/kubernetes/cronjob.yaml
 	$(BIN)/python -m pytest tests/deploy
 
-test-rie: install $(SAM)/.installed ## every file of events/ through the real Lambda emulator
-	$(BIN)/python -m pytest tests/entrypoints/test_rie.py $(PYTEST_ARGS)
-
 # An environment of its own: it pins what we pin otherwise, and nothing of ours needs it.
 $(SAM)/.installed: requirements/sam.txt
 	$(PYTHON) -m venv --clear $(SAM)
 	@echo "installing requirements/sam.txt (a minute or so)"
 	@$(call thrice,$(SAM)/bin/python -m pip --disable-pip-version-check --retries 10 --timeout 60 install --quiet --no-deps --no-compile --require-hashes -r requirements/sam.txt)
 	@touch $@
+
+##@ Prove
+
+sim: install ## simulate writers, faults and crashes (SEEDS=300 FROM=0), a law checked at every commit
+	$(BIN)/python -m tests.simulation --from $(FROM) --seeds $(or $(SEEDS),300)
+
+sim-mutations: install ## undo each law in turn, and say after how many seeds the simulator notices
+	$(BIN)/python -m tests.simulation --mutations --seeds $(or $(SEEDS),1000)
+
+test-concurrency: install ## up to 20 processes on SQLite and on Iceberg's REST catalog (needs a JDK and mvn)
+	$(BIN)/python -m tests.concurrency
+
+fuzz-filters: setup-spark ## hold random filters of QUERY against Spark's WHERE: ROUNDS=20 of 160 each, from SEED=1 on
+	FUZZ_ROUNDS=$(or $(ROUNDS),20) FUZZ_SEED=$(or $(SEED),1) $(BIN)/python -m pytest tests/pipeline/test_filters.py -m spark $(PYTEST_ARGS)
+
+corpus: setup-spark ## fifty odd tables by Spark and Iceberg's writers: compacted, maintained, read by Spark again (CORPUS=name for one)
+	$(BIN)/python -m tests.external $(CORPUS)
+
+lost-delete: setup-spark ## rows deleted during a rewrite come back with Iceberg's RewriteFiles, not with COMPACT: both, side by side
+	$(BIN)/python -m tests.spark.lost_delete
+
+##@ Measure
+
+bench: install ## measure; the figures land in benchmarks/results
+	$(BIN)/python -m benchmarks
+
+bench-spark: setup-spark ## COMPACT beside Spark, PyIceberg and a bare COPY (half an hour); into docs/spark.md too
+	$(BIN)/python -m benchmarks --runs 3 spark_large spark_many spark_deletes
+
+##@ Build
 
 dist: install ## build wheel and sdist, and try both in clean environments
 	$(BIN)/python -m tests.deploy.dist

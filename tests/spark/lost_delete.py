@@ -1,7 +1,7 @@
-"""Trap T9 side by side: one interleaving, committed by Iceberg's own RewriteFiles and by COMPACT.
+"""A rewrite that loses a concurrent equality delete (trap T9), side by side: Iceberg's own RewriteFiles and COMPACT.
 
-`python -m tests.spark.t9`. Plan, equality delete by another client, append by another client, commit. The delete is
-written by Iceberg's own writer, the rows before and after are counted by Spark.
+`python -m tests.spark.lost_delete`. One interleaving: plan, an equality delete by one client, an append by
+another, commit. The delete is written by Iceberg's own writer, the rows before and after are counted by Spark.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Stage:
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self.spark = spark
-        self.name = f"local.t9.{name}"
+        self.name = f"local.lost_delete.{name}"
         self.jvm: Any = spark._jvm  # type: ignore[attr-defined]
         spark.sql(f"CREATE TABLE {self.name} (id INT) USING iceberg TBLPROPERTIES ('format-version'='2')")
         for number in range(FILES):
@@ -119,7 +119,7 @@ def by_us(stage: Stage, folder: Path) -> Answer:
 
 def side_by_side(spark: SparkSession, folder: Path) -> list[Answer]:
     """Play the interleaving under each committer, each on a table of its own. `folder`: of the session's lake."""
-    spark.sql("CREATE NAMESPACE local.t9")
+    spark.sql("CREATE NAMESPACE local.lost_delete")
     return [
         by_iceberg(Stage(spark, "iceberg_true"), starting_sequence_number=True),
         by_iceberg(Stage(spark, "iceberg_false"), starting_sequence_number=False),
@@ -140,7 +140,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="regelate-") as made:
         folder = Path(made)
         launch = Launch(driver_memory="1g", conf={"spark.jars.ivy": str(CACHE), "spark.sql.shuffle.partitions": "2"})
-        spark = open_session(embedded_lake(folder), launch, app_name="t9")
+        spark = open_session(embedded_lake(folder), launch, app_name="lost_delete")
         try:
             found = side_by_side(spark, folder)
         finally:

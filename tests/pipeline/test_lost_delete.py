@@ -1,4 +1,4 @@
-"""Trap T9, pinned against Iceberg's own code on local Spark."""
+"""A rewrite that loses a concurrent equality delete (trap T9), pinned against Iceberg's own code on local Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.spark
 def test_t09_iceberg_brings_deleted_rows_back_and_compact_does_not(spark: SparkSession, lake: Lake) -> None:
-    from tests.spark.t9 import DELETED, RIGHT, side_by_side  # pyspark is not in the development environment
+    from tests.spark.lost_delete import DELETED, RIGHT, side_by_side  # pyspark is not in the development environment
 
     with_number, without, ours = side_by_side(spark, lake.folder)
     assert (with_number.answer, with_number.back, with_number.delete_files) == ("committed", len(DELETED), 0)
