@@ -23,11 +23,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from regelate.entrypoints.actions import new_request_id
-from regelate.entrypoints.body import parse_body
+from regelate.entrypoints.body import drain, parse_body, read_body
 from regelate.entrypoints.dispatch import dispatch
 from regelate.entrypoints.job_workers import DueJobs, JobWorkers
 from regelate.entrypoints.log import adopt_libraries, forget_subject, logger, redacted, stack_of
-from regelate.entrypoints.reading import drain, read_body
 from regelate.entrypoints.responses import failed
 from regelate.entrypoints.service import Service
 from regelate.errors import InvalidRequest, NotAllowed, RegelateError

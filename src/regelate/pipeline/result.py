@@ -1,4 +1,7 @@
-"""What a job of the pipeline answers: JSON with COMPACT's names, and an exit code that a scheduler can act on."""
+"""What a job of the pipeline answers: JSON with COMPACT's names, and an exit code that a scheduler can act on.
+
+The JSON goes to a local file, or to any URI by the session's own means.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from regelate.core.exit_codes import DONE, FAILED, LATER, PARTIAL, USAGE
 from regelate.core.plan import CompactionPlan
 from regelate.core.plan_report import planned
 from regelate.core.stats import CompactionStats
 from regelate.errors import InvalidRequest, RegelateError
+from regelate.pipeline.faults import spark_faults
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Status(StrEnum):
@@ -119,3 +127,22 @@ def write_file(path: Path, text: str) -> None:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)
+
+
+def write_object(spark: SparkSession, catalog: str, uri: str, content: str) -> None:
+    """Write a text to a URI: S3 by Iceberg's S3FileIO with the catalog's own properties, the rest by Hadoop."""
+    jvm: Any = spark._jvm
+    prefix = f"spark.sql.catalog.{catalog}."
+    given = {key.removeprefix(prefix): value for key, value in spark.sparkContext.getConf().getAll() if prefix in key}
+    properties = jvm.java.util.HashMap()
+    for key, value in given.items():
+        properties.put(key, value)
+    hadoop = spark._jsc.hadoopConfiguration()
+    with spark_faults(uri):
+        io = jvm.org.apache.iceberg.CatalogUtil.loadFileIO("org.apache.iceberg.io.ResolvingFileIO", properties, hadoop)
+        stream = io.newOutputFile(uri).createOrOverwrite()
+        try:
+            stream.write(bytearray(content.encode()))
+        finally:
+            stream.close()
+            io.close()

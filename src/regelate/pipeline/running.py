@@ -15,8 +15,7 @@ from regelate.core.exit_codes import FAILED, INTERRUPTED
 from regelate.errors import RegelateError
 from regelate.pipeline.arguments import lake_of, launch_of
 from regelate.pipeline.names import TableName
-from regelate.pipeline.objects import write_object
-from regelate.pipeline.result import as_text, exit_code, failure, write_file
+from regelate.pipeline.result import as_text, exit_code, failure, write_file, write_object
 from regelate.pipeline.session import Target, open_session
 from regelate.pipeline.terminal import Terminal, printable
 

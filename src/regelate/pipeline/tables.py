@@ -11,17 +11,21 @@ from regelate.core.policy import CompactionPolicy
 from regelate.core.reachability import Place
 from regelate.core.table import SnapshotEntry, SnapshotRef, TableSnapshot
 from regelate.errors import NotFound
-from regelate.pipeline.entries import COLUMNS, DELETE_COLUMNS, LIVE, entry_of, watched
 from regelate.pipeline.faults import causes, spark_faults, unsupported
 from regelate.pipeline.metadata import (
+    COLUMNS,
+    DELETE_COLUMNS,
+    LIVE,
     Entry,
     Manifests,
+    entry_of,
     file_metrics,
     head_of,
     history_of,
     log_of,
     refs_of,
     table_snapshot,
+    watched,
 )
 from regelate.pipeline.names import TableName
 from regelate.pipeline.specs import specs_of

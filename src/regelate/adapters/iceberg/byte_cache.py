@@ -1,8 +1,9 @@
-"""Keeps what never changes, up to so many bytes."""
+"""Keeps what never changes, up to so many bytes: bytes of small files, and what manifests name."""
 
 from __future__ import annotations
 
 import threading
+from array import array
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
@@ -57,3 +58,14 @@ class ByteCache(Generic[K, V]):
             while self._held_bytes > self._limit_bytes:
                 _, (_, gone) = self._held.popitem(last=False)
                 self._held_bytes -= gone
+
+
+REMEMBERED_BYTES = 64 * 1024 * 1024
+
+
+class ReachMemory:
+    """Manifest list -> paths of its manifests; manifest -> marks of its live files, 8 bytes each; for one process."""
+
+    def __init__(self, limit_bytes: int = REMEMBERED_BYTES) -> None:
+        self.lists: ByteCache[str, tuple[str, ...]] = ByteCache(limit_bytes // 2)
+        self.marks: ByteCache[str, array[int]] = ByteCache(limit_bytes // 2)

@@ -1,4 +1,8 @@
-"""Opens catalogs by PyIceberg's own properties and tables by their idents."""
+"""Opens catalogs by PyIceberg's own properties and tables by their idents; each gives up waiting after a while.
+
+PyIceberg's REST session has no timeout and its AWS clients wait for a minute (trap T46: a silent server), so catalogs
+with limits stand in its table of catalog types; its configuration files and variables are read as ever.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,24 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import AVAILABLE_CATALOGS, BOTOCORE_SESSION, Catalog, CatalogType, load_catalog
 from pyiceberg.exceptions import NotInstalledError
 from pyiceberg.table import Table
 
 from regelate.adapters.iceberg.faults import catalog_faults
 from regelate.adapters.iceberg.metadata_files import let_remember
-from regelate.adapters.iceberg.patience import limit_waiting
 from regelate.adapters.iceberg.s3.file_io import S3FileIO, boto3_is_installed
 from regelate.core.timeouts import Timeouts
 from regelate.errors import Unavailable
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.rest import RestCatalog
 
 OUR_FILE_IO = f"{S3FileIO.__module__}.{S3FileIO.__qualname__}"
 NOT_OURS = ("adls.", "hf.", "s3.signer")
@@ -124,3 +132,41 @@ def _absolute(properties: Mapping[str, str]) -> dict[str, str]:
     if warehouse and not urlsplit(warehouse).scheme:
         found["warehouse"] = Path(warehouse).absolute().as_uri()
     return found
+
+
+_AWS = (CatalogType.GLUE, CatalogType.DYNAMODB)
+_THEIRS = {kind: AVAILABLE_CATALOGS[kind] for kind in _AWS}
+
+
+def limit_waiting() -> None:
+    """Let `load_catalog` open catalogs that give up after the `Timeouts` among their properties."""
+    AVAILABLE_CATALOGS[CatalogType.REST] = _rest
+    for kind in _AWS:
+        AVAILABLE_CATALOGS[kind] = partial(_of_aws, kind)
+
+
+def _rest(name: str, properties: Mapping[str, Any]) -> RestCatalog:
+    from regelate.adapters.iceberg.rest_catalog import PatientRestCatalog
+
+    return PatientRestCatalog(name, **properties)
+
+
+def _of_aws(kind: CatalogType, name: str, properties: Mapping[str, Any]) -> Catalog:
+    try:
+        import botocore.session
+        from botocore.config import Config
+        from pyiceberg.catalog.dynamodb import DynamoDbCatalog
+        from pyiceberg.catalog.glue import GlueCatalog
+    except ImportError:
+        return _THEIRS[kind](name, dict(properties))  # which says what to install
+
+    timeouts = Timeouts.of(properties)
+    session = botocore.session.Session()
+    session.set_default_client_config(
+        Config(connect_timeout=timeouts.connect_seconds, read_timeout=timeouts.read_seconds)
+    )
+    made = GlueCatalog if kind is CatalogType.GLUE else DynamoDbCatalog
+    catalog = made(name, **{BOTOCORE_SESSION: session, **properties})
+    if BOTOCORE_SESSION not in properties:
+        catalog.properties.pop(BOTOCORE_SESSION, None)  # every FileIO gets a copy of these, and it is no text
+    return catalog

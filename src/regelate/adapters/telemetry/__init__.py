@@ -9,14 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from regelate import __version__
-from regelate.adapters.telemetry.lines import Lines
-from regelate.core.measures import Occurrence
+from regelate.core.measures import Compacted, Occurrence
 
 if TYPE_CHECKING:
     from regelate.adapters.telemetry.prometheus import Prometheus
     from regelate.adapters.telemetry.spans import Spans
 
 log = logging.getLogger("regelate.telemetry")
+compactions = logging.getLogger("regelate.compaction")
 ON_LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
 
 
@@ -72,3 +72,11 @@ def _spans(environ: Mapping[str, str]) -> Spans | None:
         return spans_for(environ, service="regelate", version=__version__)
     except ImportError:  # the extra `otel` is not installed
         return None
+
+
+class Lines:
+    """One structured log line per COMPACT that landed."""
+
+    def tell(self, occurrence: Occurrence) -> None:
+        if isinstance(occurrence, Compacted):
+            compactions.info("compacted", extra={"table": occurrence.table, "stats": occurrence.stats.as_dict()})

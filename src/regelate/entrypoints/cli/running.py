@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Mapping
 
 from regelate.core.exit_codes import FAILED, INTERRUPTED
-from regelate.entrypoints.cli import commands, jobs, pipeline, reporting, sweeping, upkeep, writing
+from regelate.entrypoints.cli import commands, jobs, pipeline, reporting, upkeep, writing
 from regelate.entrypoints.cli.door import voice
 from regelate.entrypoints.cli.faults import BUG, Failed, refused
 from regelate.entrypoints.cli.screen import put_json
@@ -33,7 +33,7 @@ COMMANDS: Mapping[str, Command] = {
     "orphans": upkeep.orphans,
     "manifests": upkeep.manifests,
     "maintain": upkeep.maintain,
-    "sweep": sweeping.sweep,
+    "sweep": upkeep.sweep,
     "serve": commands.serve,
     "invoke": commands.invoke,
     "demo": commands.demo,

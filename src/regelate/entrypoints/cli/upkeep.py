@@ -1,4 +1,4 @@
-"""The commands that keep a table small beside compaction."""
+"""The commands that keep tables small beside compaction: of one table, and the sweep over all of a catalog."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+from regelate.core.exit_codes import DONE, PARTIAL
 from regelate.core.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.commands import name_of, tell_undo, warn
-from regelate.entrypoints.cli.door import Door
+from regelate.entrypoints.cli.door import Answer, Door
 from regelate.entrypoints.cli.faults import exit_code
+from regelate.report import frames
 from regelate.report.frames import plural
 
 
@@ -116,3 +118,42 @@ def _summary(step: Mapping[str, Any]) -> str:
     if step["step"] == "orphans":
         return f"{plural(result['orphan_files'], 'orphan file')}, {size_text(result['bytes_freed'])} freed"
     return f"{plural(result['files_deleted'], 'file')} deleted, {size_text(result['bytes_freed'])} freed"
+
+
+def sweep(args: argparse.Namespace) -> int:
+    fields = {
+        "max_tables": args.max_tables,
+        "time_budget_seconds": args.time_budget_seconds,
+        "health_below": args.health_below,
+        "max_jobs": args.max_jobs,
+        "dry_run": args.dry_run or None,
+    }
+    answer = Door(args).ask("SWEEP", (args.namespace, None), fields)
+    if args.json:
+        screen.put_json(answer)
+        return _exit_code(answer)
+    frame = frames.swept(answer)
+    if frame.rows:
+        screen.show(frame)
+        screen.say("")
+    would = "would be " if answer["dry_run"] else ""
+    what = f"{plural(answer['files_deleted'], 'file')} {would}deleted, {size_text(answer['bytes_freed'])} {would}freed"
+    screen.say(f"{plural(answer['tables_swept'], 'table')} swept: {what}.")
+    for table in answer["ranking"]:
+        job = f" {table['job_id']}" if table["job_id"] is not None else ""
+        told = f"{table['table']}: health {table['score']:g}, {table['rank'].lower().replace('_', ' ')}{job}"
+        screen.say(screen.printable_line(told))
+    if answer["jobs_submitted"]:
+        screen.say(f"{plural(answer['jobs_submitted'], 'job')} submitted; `regelate jobs run` works them off here.")
+    if answer["jobs_backlog"]:
+        screen.say(f"{plural(answer['jobs_backlog'], 'ill table')} left to the next sweep by --max-jobs.")
+    if answer["backlog"]:
+        screen.say(f"{plural(answer['backlog'], 'table')} left to the next sweep by the budgets.")
+    for table in answer["tables"]:
+        if table["error"] is not None:
+            screen.warn(f"{table['table']}: {table['error']['code']}: {table['error']['message']}")
+    return _exit_code(answer)
+
+
+def _exit_code(answer: Answer) -> int:
+    return PARTIAL if answer["errors"] or answer["backlog"] else DONE
