@@ -15,9 +15,9 @@ from pyiceberg.table import Table
 from regelate.adapters.clock import SystemClock
 from regelate.adapters.iceberg.committer import IcebergCommitter
 from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.core.commit import Outcome, SnapshotChange
 from regelate.core.rewrite import NewDataFile
 from regelate.operations.compact import CompactionTools
-from regelate.ports import Outcome, SnapshotChange
 from tests.iceberg_tables import NoLedger, live_data_files, local_path, stored_files
 from tests.lake import Lake
 

@@ -102,7 +102,7 @@ def test_nothing_is_marked_as_unfinished() -> None:
 
 def test_what_decides_imports_the_standard_library_only() -> None:
     allowed = sys.stdlib_module_names | {"regelate"}
-    files = list(package_files("errors", "ports", "ports_jobs", "core", "operations"))
+    files = list(package_files("errors", "ports", "core", "operations"))
     assert {path: third for path, tree in files if (third := imported_roots(tree) - allowed)} == {}
 
 
@@ -126,6 +126,50 @@ def test_every_value_in_core_is_frozen_slotted_and_keyword_only() -> None:
                     given = {word.arg for word in decorator.keywords} if isinstance(decorator, ast.Call) else set()
                     loose += [f"{path}:{node.name}"] if {"frozen", "slots", "kw_only"} - given else []
     assert loose == []
+
+
+def besides_protocols(tree: ast.Module) -> list[str]:
+    """What a module holds besides imports and Protocols whose methods say nothing but their types."""
+    imports = (ast.Import, ast.ImportFrom)
+    return [ast.unparse(n).splitlines()[0] for n in _without_docstring(tree) if not isinstance(n, imports) and _does(n)]
+
+
+def _does(node: ast.stmt) -> bool:
+    if not isinstance(node, ast.ClassDef) or node.decorator_list:
+        return True
+    if "Protocol" not in map(ast.unparse, node.bases):
+        return True
+    bodies = [_without_docstring(m) if isinstance(m, ast.FunctionDef) else [m] for m in _without_docstring(node)]
+    return any(ast.unparse(statement) != "..." for body in bodies for statement in body)
+
+
+def _without_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> list[ast.stmt]:
+    return node.body if ast.get_docstring(node) is None else node.body[1:]
+
+
+def test_ports_hold_protocols_and_nothing_else() -> None:
+    files = list(package_files("ports"))
+    assert any(isinstance(node, ast.ClassDef) for _, tree in files for node in tree.body)
+    assert {path: other for path, tree in files if (other := besides_protocols(tree))} == {}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "class Value:\n    size_bytes: int",
+        "@dataclass\nclass Value(Protocol):\n    def size(self) -> int: ...",
+        "class Port(Protocol):\n    size_bytes: int = 5",
+        "class Port(Protocol):\n    def size(self) -> int:\n        return 5",
+        "class Port(Base):\n    def size(self) -> int: ...",
+        "LIMIT = 5",
+        "Sizes = tuple[int, ...]",
+        "def size() -> int: ...",
+    ],
+)
+def test_what_is_no_protocol_is_seen(other: str) -> None:
+    port = 'class Port(Protocol):\n    """Why."""\n\n    @property\n    def size(self) -> int: ...\n'
+    assert besides_protocols(ast.parse(port)) == []
+    assert len(besides_protocols(ast.parse(f"{port}\n{other}"))) == 1
 
 
 @pytest.mark.parametrize("name", [*LISTS, "sam", "constraints"])

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from regelate.adapters.iceberg.manifests import ManifestReader
     from regelate.adapters.iceberg.session import TableSession
     from regelate.operations.write import CheckPolicy
-    from regelate.ports import KeyRewriter
+    from regelate.ports.engine import KeyRewriter
 
 Fields = Mapping[str, object]
 Progress = Callable[[int, int], None]

@@ -13,7 +13,7 @@ from regelate.tenancy import Address
 
 if TYPE_CHECKING:
     from regelate.core.policy import PlacementPolicy
-    from regelate.ports import Clock
+    from regelate.ports.clock import Clock
     from regelate.settings import Settings
 
 

@@ -24,7 +24,8 @@ from regelate.operations.compaction import CompactCommand, CompactionTools
 from regelate.operations.continuing import RanPart, RunPart, ran
 from regelate.operations.jobs import JobTools, running_job
 from regelate.operations.pacing import Pacing
-from regelate.ports import Clock, Telemetry
+from regelate.ports.clock import Clock
+from regelate.ports.telemetry import Telemetry
 from regelate.settings import Settings
 from regelate.tenancy import Address
 from regelate.wiring_storage import local_copies

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from regelate.adapters.jobstore.sqlite import SqliteJobs
     from regelate.adapters.telemetry import ProcessTelemetry
     from regelate.core.policy import PlacementPolicy
-    from regelate.ports import Clock
+    from regelate.ports.clock import Clock
     from regelate.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from regelate.core.option_retention import resolve_orphan_age, resolve_retention
 from regelate.core.policy import RetentionPolicy
 from regelate.core.requests import CompactRequest, MaintainRequest
 from regelate.operations import answers, upkeep_answers
-from regelate.ports import Clock
+from regelate.ports.clock import Clock
 from regelate.settings import Settings
 from regelate.tenancy import Address
 from regelate.wiring_sweep import swept_table

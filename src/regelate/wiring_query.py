@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from regelate.adapters.iceberg.session import TableSession
     from regelate.core.policy import PlacementPolicy
     from regelate.core.results import StoredResult
-    from regelate.operations.query import ResultStore
-    from regelate.ports import Telemetry
+    from regelate.ports.query import ResultStore
+    from regelate.ports.telemetry import Telemetry
     from regelate.settings import ResultSettings, Settings
 
 Fields = Mapping[str, object]
@@ -98,7 +98,8 @@ class Querying:
     def query(self: Parts, address: Address, request: QueryRequest) -> Fields:
         from regelate.adapters.duckdb.query import DuckDBQueryEngine
         from regelate.adapters.iceberg.scan import SnapshotScan
-        from regelate.operations.query import QueryLimits, QueryTools, TableScan, query
+        from regelate.operations.query import QueryLimits, QueryTools, query
+        from regelate.ports.query import TableScan
 
         limits = self.settings.limits.of(address.tenant_id)
         results = self._results.of(address.tenant_id)

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from regelate.adapters.iceberg.session import TableSession
     from regelate.operations.jobs import JobTools
     from regelate.pipeline.session import Lake
-    from regelate.ports import Clock, Telemetry
-    from regelate.ports_jobs import SparkJobs
+    from regelate.ports.clock import Clock
+    from regelate.ports.jobs import SparkJobs
+    from regelate.ports.telemetry import Telemetry
     from regelate.settings import CatalogSettings, Settings
 
 log = logging.getLogger(__name__)

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from regelate.adapters.iceberg.manifests import ManifestReader
     from regelate.adapters.iceberg.session import TableSession
     from regelate.operations.sweep import Swept, SweptTable
-    from regelate.ports import Clock, Reclaimer, Telemetry
+    from regelate.ports.clock import Clock
+    from regelate.ports.files import Reclaimer
+    from regelate.ports.telemetry import Telemetry
     from regelate.settings import Settings
 
 

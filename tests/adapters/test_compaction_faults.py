@@ -17,9 +17,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from regelate.adapters.iceberg.view import GroupViewWriter
+from regelate.core.group_view import GroupView
 from regelate.core.table import FileScanTask
 from regelate.errors import InvariantViolated, RegelateError
-from regelate.ports import GroupView
 from tests.deletes_writer import add_equality_deletes, add_position_deletes, flip_byte, remove_file, truncate_file
 from tests.iceberg_tables import (
     add_data_files,

@@ -21,12 +21,12 @@ from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.producer import SnapshotProducer
 from regelate.adapters.iceberg.session import TableSession
 from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
+from regelate.core.commit import SnapshotChange
 from regelate.core.ledger import EntryVerdict
 from regelate.core.requests import CompactRequest
 from regelate.core.schema import Column, PartitionField, TableDefinition
 from regelate.errors import CommitStateUnknown, Conflict, RegelateError, Unavailable
 from regelate.operations.sweep import SweptEntry, sweep_ledger
-from regelate.ports import SnapshotChange
 from tests.faults.hooks import Hook, HookedApplication, HookedCatalog
 from tests.iceberg_tables import arrow_rows, live_data_paths, local_path, rows
 from tests.lake import address

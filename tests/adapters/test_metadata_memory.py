@@ -32,10 +32,10 @@ from regelate.adapters.iceberg.packed_maps import PackedMap, copying, cut, spann
 from regelate.adapters.iceberg.partitions import partition_of
 from regelate.adapters.iceberg.session import TableSession
 from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
+from regelate.core.commit import Outcome, SnapshotChange
 from regelate.core.policy import CompactionPolicy
 from regelate.core.rewrite import NewDataFile
 from regelate.core.table import ColumnMetrics
-from regelate.ports import Outcome, SnapshotChange
 from tests.iceberg_tables import live_entries
 from tests.lake import Lake
 

@@ -31,10 +31,9 @@ from regelate.adapters.iceberg.rows import IcebergRowWriter
 from regelate.adapters.iceberg.schema import schema_of
 from regelate.adapters.iceberg.spec import spec_of
 from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
-from regelate.core.rewrite import NewDataFile
+from regelate.core.rewrite import NewDataFile, OutputTarget
 from regelate.core.schema import Column, PartitionField
 from regelate.errors import InvalidRequest, Unavailable, Unsupported
-from regelate.ports import OutputTarget
 from tests.iceberg_tables import (
     duckdb_rows,
     live_data_files,

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from regelate.core.commit import Change, ExpiryChange, Outcome
 from regelate.core.conflict import Ancestry, CommitWindow
 from regelate.core.deletes import DeleteIndex
 from regelate.core.head import Head
@@ -37,10 +38,10 @@ from regelate.core.table import (
     SnapshotEntry,
     SnapshotRef,
     TableSnapshot,
+    TableTotals,
 )
 from regelate.errors import Conflict, InvariantViolated, NotFound, Unavailable
 from regelate.operations.compact import CompactionTools
-from regelate.ports import Change, ExpiryChange, Outcome, TableTotals
 
 NO_METRICS = ColumnMetrics(value_counts={}, null_counts={}, lower_bounds={}, upper_bounds={})
 BYTES_PER_ROW = 10
@@ -279,53 +280,14 @@ def _totals(tasks: Sequence[FileScanTask], policy: CompactionPolicy) -> tuple[Pa
     )
 
 
-class MemoryCommitter:
-    """Implements Committer over a MemoryTable.
+class MemoryHeads:
+    """Implements HeadReader over a MemoryTable."""
 
-    `script` says how each attempt goes: `ok` (the default), `refused`, `dead` (sent into the void), `lost` and
-    `lost-as-conflict` (it lands, the answer does not or is wrong), `late` and `later` (nobody knows; it arrives just
-    before the next look, or just before the next attempt, and lands if its base is still the head). `meanwhile` acts
-    between the look at the head and the attempt, `before_look` between an attempt and the look after it.
-    `heads_left`: looks that work; those after them fail.
-    """
-
-    def __init__(
-        self, table: MemoryTable, *, script: Sequence[str] = (), meanwhile: Sequence[Callable[[], object]] = ()
-    ) -> None:
+    def __init__(self, table: MemoryTable) -> None:
         self.table = table
-        self.script = list(script)
-        self.meanwhile = list(meanwhile)
-        self.attempts = 0
-        self.heads_left: int | None = None
-        self.before_look: list[Callable[[], object]] = []
-        self.denied_looks = 0
-        """So many looks after an attempt are told that there is no such table."""
-        self.forgotten = self.left = 0
-        self.spared: list[int | None] = []
-        self._under_way: dict[str, list[tuple[Head, Change]]] = {"late": [], "later": []}
-
-    def new_snapshot_id(self) -> int:
-        return self.table.new_id()
 
     def head(self) -> Head:
-        self.arrive("late")
-        if self.attempts and self.denied_looks:
-            self.denied_looks -= 1
-            raise NotFound("TABLE_NOT_FOUND", "said a gateway")
-        if self.attempts and self.before_look:
-            self.before_look.pop(0)()
-        if self.heads_left is not None:
-            if self.heads_left <= 0:
-                raise Unavailable("CATALOG_UNAVAILABLE", "no route")
-            self.heads_left -= 1
         return self.table.head()
-
-    def arrive(self, step: str) -> None:
-        """Let attempts that were under way reach the catalog now."""
-        waiting, self._under_way[step] = self._under_way[step], []
-        for head, change in waiting:
-            if self._fits(head):
-                self._apply(change)
 
     def totals(self) -> TableTotals:
         files = self.table.state.files.values()
@@ -350,9 +312,6 @@ class MemoryCommitter:
         for data_file in self.table.state.files.values():
             index.applicable(data_file)
         return frozenset(path for path, count in index.references.items() if not count)
-
-    def lost_refs(self, change: ExpiryChange, made_on: str) -> tuple[str, ...] | None:
-        return ()
 
     def live_tasks(self, rows: object | None = None, key: Sequence[str] = ()) -> tuple[FileScanTask, ...]:
         return tuple(self.table.tasks())
@@ -382,6 +341,58 @@ class MemoryCommitter:
                 return Ancestry.ANCESTOR
             at = by_id[at].parent_id
         return Ancestry.ROLLED_BACK if base_id in by_id else Ancestry.EXPIRED
+
+
+class MemoryCommitter(MemoryHeads):
+    """Implements Committer over a MemoryTable.
+
+    `script` says how each attempt goes: `ok` (the default), `refused`, `dead` (sent into the void), `lost` and
+    `lost-as-conflict` (it lands, the answer does not or is wrong), `late` and `later` (nobody knows; it arrives just
+    before the next look, or just before the next attempt, and lands if its base is still the head). `meanwhile` acts
+    between the look at the head and the attempt, `before_look` between an attempt and the look after it.
+    `heads_left`: looks that work; those after them fail.
+    """
+
+    def __init__(
+        self, table: MemoryTable, *, script: Sequence[str] = (), meanwhile: Sequence[Callable[[], object]] = ()
+    ) -> None:
+        super().__init__(table)
+        self.script = list(script)
+        self.meanwhile = list(meanwhile)
+        self.attempts = 0
+        self.heads_left: int | None = None
+        self.before_look: list[Callable[[], object]] = []
+        self.denied_looks = 0
+        """So many looks after an attempt are told that there is no such table."""
+        self.forgotten = self.left = 0
+        self.spared: list[int | None] = []
+        self._under_way: dict[str, list[tuple[Head, Change]]] = {"late": [], "later": []}
+
+    def new_snapshot_id(self) -> int:
+        return self.table.new_id()
+
+    def head(self) -> Head:
+        self.arrive("late")
+        if self.attempts and self.denied_looks:
+            self.denied_looks -= 1
+            raise NotFound("TABLE_NOT_FOUND", "said a gateway")
+        if self.attempts and self.before_look:
+            self.before_look.pop(0)()
+        if self.heads_left is not None:
+            if self.heads_left <= 0:
+                raise Unavailable("CATALOG_UNAVAILABLE", "no route")
+            self.heads_left -= 1
+        return super().head()
+
+    def arrive(self, step: str) -> None:
+        """Let attempts that were under way reach the catalog now."""
+        waiting, self._under_way[step] = self._under_way[step], []
+        for head, change in waiting:
+            if self._fits(head):
+                self._apply(change)
+
+    def lost_refs(self, change: ExpiryChange, made_on: str) -> tuple[str, ...] | None:
+        return ()
 
     def try_commit(self, head: Head, change: Change) -> Outcome:
         self.attempts += 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from regelate.core.commit import Change, ExpiryChange, SnapshotChange
 from regelate.core.head import Head
 from regelate.core.rewrite import NewDataFile
 from regelate.core.table import RUN_ID
@@ -20,7 +21,6 @@ from regelate.operations.attempt import (
     Attempted,
     attempt,
 )
-from regelate.ports import Change, ExpiryChange, SnapshotChange
 from tests.operations.fakes import NO_METRICS, CountingClock, MemoryCommitter, MemoryTable, partition
 
 LANDS = ("lost", "lost-as-conflict")

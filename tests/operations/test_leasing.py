@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
+from regelate.core.job import Lease
 from regelate.errors import Conflict
 from regelate.operations.leasing import kept
-from regelate.ports_jobs import Lease
 
 LEASE = Lease(lock="table", holder="one", fence=1)
 SECONDS = 0.03

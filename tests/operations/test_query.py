@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from regelate.core.group_view import GroupView
 from regelate.core.predicate import Condition, Every, Op, Ordering, Predicate, StructuredQuery, find_column
 from regelate.core.requests import QueryRequest
 from regelate.core.schema import Column
 from regelate.core.table import DataFile, FileScanTask, Partition
 from regelate.errors import InvalidRequest, RegelateError, Unavailable
 from regelate.operations.query import QueryLimits, QueryTools, query
-from regelate.ports import GroupView
 
 COLUMNS = (
     Column(name="id", type="long"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from regelate.core.schema import Column, TableDefinition
+from regelate.core.schema import Column, TableDefinition, TableDescription
 from regelate.errors import Conflict, NotFound
 from regelate.operations.tables import (
     CreatedTable,
@@ -17,7 +17,7 @@ from regelate.operations.tables import (
     drop_table,
     list_tables,
 )
-from regelate.ports import TableAdmin, TableDescription
+from regelate.ports.table import TableAdmin
 
 DEFINITION = TableDefinition(columns=(Column(name="id", type="long"),), properties={"a": "1"})
 OTHER = TableDefinition(columns=(Column(name="other", type="long"),))

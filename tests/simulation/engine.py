@@ -17,10 +17,10 @@ from regelate.adapters.iceberg.outputs import TableOutputs
 from regelate.adapters.iceberg.partitions import partition_of
 from regelate.core.plan import FileGroup
 from regelate.core.policy import CompactionPolicy
-from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
+from regelate.core.rewrite import Fingerprint, NewDataFile, OutputTarget, RewriteResult
 from regelate.core.table import DeleteContent, FileScanTask, Partition
 from regelate.errors import DataUnavailable, RegelateError, Unavailable
-from regelate.ports import Ledger, OutputTarget
+from regelate.ports.files import Ledger
 from tests.simulation.rows import Row, decode, decode_keys, decode_positions, describe, encode
 from tests.simulation.store import Door
 

@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from regelate.core.job import LIVE, JobRecord, JobState, Origin
+from regelate.core.job import LIVE, JobRecord, JobState, Lease, Origin
 from regelate.core.requests import CompactRequest
 from regelate.errors import RegelateError, Unavailable
 from regelate.operations.job_parts import Later, PartDone, run_part
 from regelate.operations.jobs import JobTools, submit
 from regelate.operations.leasing import Held
 from regelate.operations.pacing import Watcher
-from regelate.ports_jobs import Lease
 from tests.simulation.photograph import Broken
 from tests.simulation.scheduler import Actor, State
 from tests.simulation.service import Quiet, compaction

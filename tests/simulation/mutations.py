@@ -5,11 +5,11 @@ from __future__ import annotations
 from regelate.adapters.iceberg import committer, producer, reach, upkeep
 from regelate.adapters.iceberg.ledger import RunLedger
 from regelate.core import conflict, plan
+from regelate.core.head import Head
 from regelate.core.ledger import LedgerEntry
 from regelate.core.quarantine import Quarantine
 from regelate.operations import compact, reclaim, sent, sweep, write
 from regelate.operations import upkeep as upkeep_operations
-from regelate.ports import Head
 from tests.simulation.undoing import (
     Mutation,
     always,

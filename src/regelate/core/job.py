@@ -234,6 +234,19 @@ class JobRecord:
         return replace(self, state=state, version=self.version + 1, updated_ms=later, **changes)  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to work on one table for a while. `fence` is higher than that of every lease of the table before.
+
+    Whoever stores something under a lease compares the fence, so that a worker that was taken for dead, and was not,
+    changes nothing any more.
+    """
+
+    lock: str
+    holder: str
+    fence: int
+
+
 def lock_of(catalog: str, ident: str) -> str:
     """Name a table as leases do."""
     return f"{catalog}/{ident}"

@@ -27,6 +27,15 @@ class NewDataFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutputTarget:
+    """Where an output goes: its final location, and the local path to write now (the same file on a local disk)."""
+
+    location: str
+    local_path: str
+    partition: Partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteResult:
     """What one attempt at one group did.
 

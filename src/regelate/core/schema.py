@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from regelate.core.table import SnapshotRef
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
@@ -56,3 +58,20 @@ class TableDefinition:
     partition_spec: tuple[PartitionField, ...] = ()
     sort_order: tuple[SortSpec, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDescription:
+    """A table as it is: what DESCRIBE_TABLE tells."""
+
+    ident: str
+    table_uuid: str
+    location: str
+    format_version: int
+    columns: tuple[Column, ...]
+    partition_spec: tuple[Mapping[str, object], ...]
+    sort_order: tuple[Mapping[str, object], ...]
+    properties: Mapping[str, str]
+    snapshot_id: int | None
+    snapshot_count: int
+    refs: tuple[SnapshotRef, ...]

@@ -152,6 +152,15 @@ class PartitionTotals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableTotals:
+    """Live data files, their bytes, and manifests at the head last seen."""
+
+    files: int
+    size_bytes: int
+    manifests: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableSnapshot:
     """One table at one snapshot: the candidates whole, the healthy files only counted.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from regelate.errors import Unavailable
-from regelate.ports import Clock
+from regelate.ports.clock import Clock
 
 
 class UsedUp(Unavailable):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from regelate.core.health import TableHealth
 from regelate.core.job import JobRecord
 from regelate.core.plan_report import LISTED_GROUPS, planned
-from regelate.core.schema import Column
+from regelate.core.schema import Column, TableDescription
 from regelate.core.selection import Reason
 from regelate.core.stats import iso_time
 from regelate.core.table import DataFile, SnapshotRef
@@ -17,7 +17,6 @@ from regelate.operations.expire import Expired, Undone
 from regelate.operations.reclaim import Reclaimed
 from regelate.operations.sweep import Swept, SweptTable
 from regelate.operations.write import WriteResult
-from regelate.ports import TableDescription
 
 SHOWN_CHARACTERS = 300
 SHOWN_MANIFESTS = 10

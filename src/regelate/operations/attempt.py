@@ -10,10 +10,12 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+from regelate.core.commit import Change, Outcome
 from regelate.core.head import Head
 from regelate.errors import Conflict
 from regelate.operations.sent import BASE_DELAY_SECONDS, LOOKS, Attempted, Sent, snapshot_id_of
-from regelate.ports import Change, Clock, Committer, Outcome
+from regelate.ports.clock import Clock
+from regelate.ports.commit import Committer
 
 __all__ = ["BASE_DELAY_SECONDS", "LOOKS", "MAX_ATTEMPTS", "MAX_DELAY_SECONDS", "MAX_RACES", "Attempted", "attempt"]
 

@@ -3,9 +3,10 @@ outside."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from regelate.core.commit import SnapshotChange
 from regelate.core.conflict import DroppedGroup, Verdict, judge
 from regelate.core.deletes import dangling_after
 from regelate.core.head import Head
@@ -15,7 +16,7 @@ from regelate.core.policy import Verify
 from regelate.core.rewrite import RewriteResult, verify_content, verify_rewrite
 from regelate.core.routing import Job, Refused, nothing_fits, placed, route
 from regelate.core.stats import PhaseSeconds, summarise
-from regelate.core.table import PLAN_ID, RUN_ID, TableSnapshot
+from regelate.core.table import PLAN_ID, RUN_ID, TableSnapshot, TableTotals
 from regelate.errors import InvariantViolated, NotAllowed, RegelateError, keeps_files
 from regelate.operations.attempt import Attempted, attempt
 from regelate.operations.compaction import CompactCommand, CompactionTools, CompactOutcome, Status
@@ -25,14 +26,12 @@ from regelate.operations.pacing import Paced, Stop, rewrite_paced
 from regelate.operations.planning import left_to, plan_table, stopped_before_commit
 from regelate.operations.rewriting import as_error
 from regelate.operations.timing import Stopwatch
-from regelate.ports import SnapshotChange, TableTotals
+from regelate.ports.engine import Progress
 
 __all__ = ["CompactCommand", "CompactOutcome", "CompactionTools", "Status", "compact"]
 
 PATIENCE_SECONDS = 60.0
 """To lose races in: waiting is cheaper than rewriting the files once more."""
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass

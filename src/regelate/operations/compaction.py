@@ -11,7 +11,12 @@ from regelate.core.requests import CompactRequest
 from regelate.core.routing import HERE_ALONE, Capabilities, Job
 from regelate.core.stats import CompactionStats
 from regelate.operations.pacing import AT_ONCE, Pacing, Stop
-from regelate.ports import Clock, Committer, OutputFiles, Reclaimer, RewriteEngine, TableReader, Telemetry
+from regelate.ports.clock import Clock
+from regelate.ports.commit import Committer
+from regelate.ports.engine import RewriteEngine
+from regelate.ports.files import OutputFiles, Reclaimer
+from regelate.ports.table import TableReader
+from regelate.ports.telemetry import Telemetry
 
 
 class Status(StrEnum):

@@ -13,7 +13,7 @@ from regelate.core.spark_job import REMOTE_GRACE_SECONDS, SparkJobSpec, SparkRun
 from regelate.errors import RegelateError
 from regelate.operations.job_parts import MAX_STORED_WARNINGS, Elsewhere, PartDone
 from regelate.operations.pacing import Stop
-from regelate.ports_jobs import SparkJobs
+from regelate.ports.jobs import SparkJobs
 
 Answer = dict[str, Any]
 START_SECONDS = 60.0

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 
+from regelate.core.commit import ExpiryChange, SnapshotChange
 from regelate.core.head import Head
 from regelate.core.policy import RetentionPolicy
 from regelate.core.quarantine import Quarantine, Restoration
@@ -15,7 +16,9 @@ from regelate.errors import Conflict, InvariantViolated, NotFound, RegelateError
 from regelate.operations.allowance import Allowance, UsedUp
 from regelate.operations.attempt import attempt
 from regelate.operations.reclaim import Reclaimed, delete_due, finish_expiry
-from regelate.ports import Clock, Committer, ExpiryChange, Reclaimer, SnapshotChange
+from regelate.ports.clock import Clock
+from regelate.ports.commit import Committer, HeadReader
+from regelate.ports.files import Reclaimer
 
 REQUESTS_TO_LIST, REQUESTS_TO_DELETE = 1000, 64
 """What an expiry in passing may ask for: the lists and manifests of what it takes, and those of all that is kept."""
@@ -187,14 +190,14 @@ def _committed(
     return change
 
 
-def _drop_unless_landed(committer: Committer, reclaimer: Reclaimer, undo_id: str, snapshot_ids: Set[int]) -> None:
+def _drop_unless_landed(heads: HeadReader, reclaimer: Reclaimer, undo_id: str, snapshot_ids: Set[int]) -> None:
     """Drop the list of an expiry that lost, unless some of its snapshots are gone: it may have landed all the same.
 
     A request that a proxy sent again is answered with a conflict with itself (trap T7), and an expiry has no snapshot
     to be found by. A list that names what another expiry took does no harm: the second phase goes by reachability.
     """
     try:
-        listed = {s.snapshot_id for s in committer.head().snapshots}
+        listed = {s.snapshot_id for s in heads.head().snapshots}
     except RegelateError:
         return
     if snapshot_ids <= listed:

@@ -9,14 +9,14 @@ from regelate.core.conflict import DroppedGroup, judge
 from regelate.core.plan import FileGroup
 from regelate.core.table import TableSnapshot
 from regelate.errors import Conflict, DataUnavailable, RegelateError
-from regelate.ports import Committer
+from regelate.ports.commit import HeadReader
 
 log = logging.getLogger(__name__)
 Failed = list[tuple[FileGroup, RegelateError]]
 
 
 def taken_away(
-    committer: Committer, snapshot: TableSnapshot, failed: Sequence[tuple[FileGroup, RegelateError]]
+    heads: HeadReader, snapshot: TableSnapshot, failed: Sequence[tuple[FileGroup, RegelateError]]
 ) -> tuple[tuple[DroppedGroup, ...], Failed]:
     """Look at the head, where files could not be read: return the groups that are in conflict with it, and the others.
 
@@ -28,8 +28,8 @@ def taken_away(
     if not groups:
         return (), list(failed)
     try:
-        committer.head()
-        verdict = judge(groups, committer.window(snapshot, groups))
+        heads.head()
+        verdict = judge(groups, heads.window(snapshot, groups))
     except Conflict:
         raise
     except RegelateError as error:  # whoever commits next says so, where anything is left to commit

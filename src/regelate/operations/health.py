@@ -9,7 +9,8 @@ from regelate.core.health import TableHealth, assess
 from regelate.core.policy import CompactionPolicy
 from regelate.core.selection import Reason
 from regelate.core.table import DataFile
-from regelate.ports import Clock, TableReader
+from regelate.ports.clock import Clock
+from regelate.ports.table import TableReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

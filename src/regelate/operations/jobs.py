@@ -10,8 +10,8 @@ from itertools import count
 from regelate.core.job import JobRecord, JobState
 from regelate.core.measures import JobGivenUp
 from regelate.errors import Conflict, NotFound, RegelateError
-from regelate.ports import Telemetry
-from regelate.ports_jobs import JobQueue, JobStore
+from regelate.ports.jobs import JobQueue, JobStore
+from regelate.ports.telemetry import Telemetry
 
 MAX_CHANGES = 50
 """Tries to store a change before somebody else does; a worker and one who cancels are all there are."""

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from regelate.core.job import Lease
 from regelate.errors import Conflict
-from regelate.ports_jobs import JobStore, Lease
+from regelate.ports.jobs import JobStore
 
 log = logging.getLogger(__name__)
 RENEWALS_PER_LEASE = 3

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from regelate.errors import InvariantViolated, RegelateError
-from regelate.ports import Clock
+from regelate.ports.clock import Clock
 
 Fields = Mapping[str, object]
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from regelate.core.measures import CompactionEnded, CompactionStarted
 from regelate.errors import InvalidRequest, NotAllowed, NotFound, RegelateError, Unsupported
-from regelate.ports import Telemetry
+from regelate.ports.telemetry import Telemetry
 
 NOT_OURS = (InvalidRequest, NotAllowed, NotFound, Unsupported)
 """Errors that the caller has to put right: they are answers, no failures of a compaction."""

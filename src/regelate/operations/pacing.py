@@ -12,8 +12,9 @@ from regelate.core.policy import CompactionPolicy, PlacementPolicy
 from regelate.core.rewrite import RewriteResult
 from regelate.core.waves import COMMIT_PER_PLAN, group_seconds, next_wave, pace, usable_seconds, wave_limit
 from regelate.errors import RegelateError
-from regelate.operations.rewriting import Progress, rewrite_groups
-from regelate.ports import Clock, RewriteEngine
+from regelate.operations.rewriting import rewrite_groups
+from regelate.ports.clock import Clock
+from regelate.ports.engine import Progress, RewriteEngine
 
 WAVE_SECONDS = 5.0
 LEAST_TO_EXPIRE_SECONDS = 1.0

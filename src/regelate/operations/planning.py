@@ -15,7 +15,8 @@ from regelate.core.table import TableSnapshot
 from regelate.errors import Conflict, RegelateError
 from regelate.operations.compaction import CompactOutcome, Status
 from regelate.operations.pacing import Stop
-from regelate.ports import RewriteEngine, TableReader
+from regelate.ports.engine import RewriteEngine
+from regelate.ports.table import TableReader
 
 
 def plan_table(

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from regelate.core.predicate import (
     Aggregate,
     ColumnPath,
     Every,
     Ordering,
-    Predicate,
     StructuredQuery,
     find_column,
     invalid,
@@ -22,73 +21,13 @@ from regelate.core.predicate import (
 from regelate.core.requests import QueryRequest
 from regelate.core.results import StoredResult
 from regelate.core.schema import Column
-from regelate.core.table import FileScanTask
 from regelate.errors import Unavailable
-from regelate.ports import Clock, GroupViews
+from regelate.ports.clock import Clock
+from regelate.ports.query import QueryEngine, ResultStore, TableScan
 
 DEFAULT_LIMIT = 1_000
 FUNCTIONS = ("count", "count_distinct", "sum", "avg", "min", "max")
 NUMERIC = ("int", "long", "float", "double")
-Groups = Sequence[Sequence[FileScanTask]]
-
-
-class TableScan(Protocol):
-    """One table at one snapshot, read with that snapshot's schema. `snapshot_id` None: a table without any."""
-
-    @property
-    def snapshot_id(self) -> int | None: ...
-    @property
-    def columns(self) -> tuple[Column, ...]: ...
-    @property
-    def views(self) -> GroupViews: ...
-    def files(self, predicate: Predicate) -> tuple[tuple[FileScanTask, ...], ...]: ...
-
-
-class ResultColumn(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def type(self) -> str: ...
-
-
-class QueryResult(Protocol):
-    """`stored`: the local file that holds the rows, where they are too large for an answer."""
-
-    @property
-    def columns(self) -> Sequence[ResultColumn]: ...
-    @property
-    def rows(self) -> Sequence[dict[str, Any]]: ...
-    @property
-    def row_count(self) -> int: ...
-    @property
-    def truncated(self) -> bool: ...
-    @property
-    def stored(self) -> str | None: ...
-
-
-class QueryEngine(Protocol):
-    """Answers over groups of files, one view per group; enforces the limits."""
-
-    def select(
-        self, query: StructuredQuery, groups: Groups, views: GroupViews, *, max_bytes: int, seconds: float
-    ) -> QueryResult: ...
-    def sql(
-        self,
-        text: str,
-        table_name: str,
-        groups: Groups,
-        views: GroupViews,
-        *,
-        max_rows: int,
-        max_bytes: int,
-        seconds: float,
-    ) -> QueryResult: ...
-
-
-class ResultStore(Protocol):
-    """Takes one tenant's large results over, file by file, and says where they can be fetched."""
-
-    def keep(self, path: str, *, now_ms: int) -> StoredResult: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

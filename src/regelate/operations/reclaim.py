@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from regelate.core.quarantine import Quarantine, plan_deletion
 from regelate.core.reachability import StoredFile
-from regelate.ports import Reclaimer
+from regelate.ports.files import Reclaimer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from regelate.core.plan import FileGroup
 from regelate.core.policy import CompactionPolicy
 from regelate.core.rewrite import RewriteResult
 from regelate.core.slices import halves
 from regelate.errors import InvariantViolated, RegelateError
-from regelate.ports import RewriteEngine
+from regelate.ports.engine import Progress, RewriteEngine
 
-Progress = Callable[[int, int], None]
 RAN_OUT = ("OUT_OF_MEMORY", "LOCAL_STORAGE_FULL")
 """What may do with less at once. Rows that are too wide (ROW_GROUP_TOO_LARGE) stay so in any half."""
 Rewritten = tuple[list[RewriteResult], list[tuple[FileGroup, RegelateError]]]

@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from regelate.core.commit import Change, CommitRefused, ExpiryChange, Outcome, SnapshotChange
 from regelate.core.head import Head
 from regelate.errors import CommitStateUnknown, Conflict, InvalidRequest, NotFound, RegelateError, keep_files
-from regelate.ports import Change, Clock, Committer, ExpiryChange, Outcome, Refused, SnapshotChange
+from regelate.ports.clock import Clock
+from regelate.ports.commit import Committer
 
 BASE_DELAY_SECONDS = 0.1
 LOOKS = 5
@@ -40,7 +42,7 @@ class SentAttempt:
 
     change: Change
     head: Head
-    outcome: Outcome | Refused
+    outcome: Outcome | CommitRefused
 
     @property
     def is_unknown(self) -> bool:
@@ -53,7 +55,7 @@ class SentAttempt:
 
         A request that was refused for what it says is refused whenever it comes.
         """
-        is_final = isinstance(self.outcome, Refused) and isinstance(self.outcome.error, InvalidRequest)
+        is_final = isinstance(self.outcome, CommitRefused) and isinstance(self.outcome.error, InvalidRequest)
         return not is_final and self.outcome is not Outcome.UNDONE
 
     def is_on(self, head: Head) -> bool:
@@ -85,7 +87,7 @@ class Sent:
     """In doubt on an older head, which fit again should main be rolled back to it."""
     last: SentAttempt | None = None
 
-    def add(self, change: Change, head: Head, outcome: Outcome | Refused) -> None:
+    def add(self, change: Change, head: Head, outcome: Outcome | CommitRefused) -> None:
         self.last = SentAttempt(change=change, head=head, outcome=outcome)
         self.attempts.append(self.last)
 
@@ -192,7 +194,7 @@ class Sent:
         before it, be under way, the error keeps the files for it: a sweep takes what is not needed.
         """
         last = self.last
-        if last is None or not isinstance(last.outcome, Refused):
+        if last is None or not isinstance(last.outcome, CommitRefused):
             return
         if not last.is_in_doubt and head.metadata_location != last.head.metadata_location:
             return
@@ -265,7 +267,8 @@ class Sent:
     def unknown(self, cause: Exception | None = None) -> CommitStateUnknown:
         """Return the error that keeps every file; it names what was refused, or what kept us from looking."""
         known = [cause] if isinstance(cause, RegelateError) else []
-        known += [self.last.outcome.error] if self.last is not None and isinstance(self.last.outcome, Refused) else []
+        if self.last is not None and isinstance(self.last.outcome, CommitRefused):
+            known.append(self.last.outcome.error)
         told: dict[str, Any] = {"cause": str(known[0])} if known else {}
         return CommitStateUnknown(
             "COMMIT_STATE_UNKNOWN",

@@ -10,7 +10,9 @@ from regelate.core.ledger import REMOVED, EntryVerdict, as_young_as_its_run, jud
 from regelate.core.quarantine import Quarantine
 from regelate.errors import InvariantViolated, NotFound, RegelateError
 from regelate.operations.reclaim import Reclaimed, finish_expiry
-from regelate.ports import Clock, Fleet, Ledgers, Reclaimer
+from regelate.ports.clock import Clock
+from regelate.ports.files import Ledgers, Reclaimer
+from regelate.ports.fleet import Fleet
 
 HOUR_MS = 3_600_000
 

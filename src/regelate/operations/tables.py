@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from regelate.core.schema import TableDefinition
-from regelate.ports import TableAdmin, TableDescription
+from regelate.core.schema import TableDefinition, TableDescription
+from regelate.ports.table import TableAdmin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

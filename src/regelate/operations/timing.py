@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from regelate.ports import Clock
+from regelate.ports.clock import Clock
 
 
 class Stopwatch:

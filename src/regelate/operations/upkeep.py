@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from regelate.core.commit import SnapshotChange
 from regelate.core.head import Head
 from regelate.core.manifests import ManifestGroup, plan_manifest_rewrite
 from regelate.core.reachability import OrphanPlan, StoredFile, plan_orphans, plan_reclaim
 from regelate.core.table import RUN_ID
 from regelate.errors import Conflict
 from regelate.operations.attempt import attempt
-from regelate.ports import Clock, Committer, OrphanFiles, SnapshotChange
+from regelate.ports.clock import Clock
+from regelate.ports.commit import Committer
+from regelate.ports.files import OrphanFiles
 
 ROUNDS = 3
 """Commits of one rewrite of manifests: more than one only where the first outputs came out smaller than thought."""

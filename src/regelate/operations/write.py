@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from regelate.core.commit import SnapshotChange
 from regelate.core.head import Head
 from regelate.core.plan import plan_compaction
 from regelate.core.policy import CompactionPolicy
@@ -14,7 +15,11 @@ from regelate.core.table import RUN_ID, FileScanTask, SnapshotEntry
 from regelate.core.trigger import check_is_due
 from regelate.errors import Unsupported, keeps_files
 from regelate.operations.attempt import Attempted, attempt
-from regelate.ports import Clock, Committer, KeyRewriter, RowWriter, SnapshotChange, TableReader
+from regelate.ports.clock import Clock
+from regelate.ports.commit import Committer
+from regelate.ports.engine import KeyRewriter
+from regelate.ports.files import RowWriter
+from regelate.ports.table import TableReader
 
 CHECK_SECONDS = 2.0
 """Time cap of the small-file check; a write never waits longer for it."""

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 import duckdb
 
 from regelate.adapters.duckdb.sql import file_name, identifier, key_value, literal, scans, view_column
+from regelate.core.group_view import GroupView
 from regelate.core.plan import FileGroup
 from regelate.core.schema import Column
 from regelate.core.table import DeleteContent, DeleteFile
 from regelate.errors import Unsupported
-from regelate.ports import GroupView, GroupViews
+from regelate.ports.engine import GroupViews
 
 
 def count_deleted_rows(connection: duckdb.DuckDBPyConnection, views: GroupViews, group: FileGroup) -> int:

@@ -26,13 +26,14 @@ from regelate.adapters.duckdb.work import Call, Step, Work
 from regelate.adapters.duckdb.writer import write_rows
 from regelate.core.plan import FileGroup
 from regelate.core.policy import MAX_FILES_PER_GROUP, CompactionPolicy, Strategy
-from regelate.core.rewrite import Fingerprint, RewriteResult
+from regelate.core.rewrite import Fingerprint, OutputTarget, RewriteResult
 from regelate.core.schema import Column
 from regelate.core.slices import Part, group_start, split
 from regelate.core.storage import ObjectStoreAccess
 from regelate.core.table import DeleteContent
 from regelate.errors import Unavailable
-from regelate.ports import GroupViews, OutputFiles, OutputTarget
+from regelate.ports.engine import GroupViews, Progress
+from regelate.ports.files import OutputFiles
 
 SCAN_BYTES_PER_COLUMN = 5 * 1024
 """What DuckDB holds per file, leaf column and thread of a scan: 3.5 to 4.4 KB measured (trap T13), rounded up."""
@@ -42,8 +43,6 @@ SCAN_SHARE = 4
 PROBE_SHARE = 0.05
 PROBE_BYTES = 32 * 1024 * 1024
 """A table without a history of rewrites is probed with the first 5 % of a group, at most 32 MB."""
-
-Progress = Callable[[int, int], None]
 
 
 class DuckDBRewriteEngine:

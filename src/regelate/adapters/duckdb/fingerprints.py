@@ -19,7 +19,7 @@ from regelate.core.rewrite import Fingerprint
 from regelate.core.schema import Column
 from regelate.core.slices import Part
 from regelate.errors import Unavailable
-from regelate.ports import GroupViews
+from regelate.ports.engine import GroupViews
 
 BATCH_ROWS = 65_536
 _LONGEST_SHORT_DECIMAL = 18

@@ -13,13 +13,15 @@ from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
 from regelate.adapters.duckdb.faults import reading_fault
 from regelate.adapters.duckdb.inputs import check_checksums, wrong_size
 from regelate.adapters.duckdb.writer import write_rows
+from regelate.core.group_view import GroupView
 from regelate.core.plan import FileGroup
 from regelate.core.policy import MAX_FILES_PER_GROUP
 from regelate.core.rewrite import NewDataFile
 from regelate.core.schema import Column
 from regelate.core.table import FileScanTask, Partition
 from regelate.errors import InvariantViolated
-from regelate.ports import GroupView, GroupViews, OutputFiles
+from regelate.ports.engine import GroupViews
+from regelate.ports.files import OutputFiles
 
 KEYS = "upsert_keys"
 WRITER_BYTES = 128 * 1024 * 1024

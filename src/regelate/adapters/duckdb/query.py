@@ -16,10 +16,11 @@ from regelate.adapters.duckdb.faults import located
 from regelate.adapters.duckdb.sandbox import Deadline, guard, lock, query_fault
 from regelate.adapters.duckdb.session import EXTENSIONS, LOCAL_EXTENSIONS, open_session
 from regelate.adapters.duckdb.sql import identifier, select
+from regelate.core.group_view import GroupView
 from regelate.core.predicate import Aggregate, ColumnPath, Condition, Every, Op, Ordering, Predicate, StructuredQuery
 from regelate.core.storage import ObjectStoreAccess
 from regelate.core.table import FileScanTask
-from regelate.ports import GroupView, GroupViews
+from regelate.ports.engine import GroupViews
 
 TABLE = "t"
 """The name under which SQL of the caller finds the table, besides its own."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from regelate.core.group_view import GroupView, KeyDeletes, name_in_view
 from regelate.core.policy import SortField
 from regelate.core.schema import Column
 from regelate.core.slices import Part
 from regelate.errors import InvalidRequest
-from regelate.ports import GroupView, KeyDeletes, name_in_view
 
 MIN_ROW_GROUP_ROWS = 16_384
 MAX_ROW_GROUP_ROWS = 1_048_576

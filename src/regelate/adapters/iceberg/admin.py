@@ -21,9 +21,8 @@ from regelate.adapters.iceberg.spec import describe_order, describe_spec, order_
 from regelate.adapters.iceberg.table_properties import LOCATION, check_changes, check_new_table, gc_enabled
 from regelate.adapters.iceberg.tasks import check_metadata
 from regelate.core.names import split_ident
-from regelate.core.schema import TableDefinition
+from regelate.core.schema import TableDefinition, TableDescription
 from regelate.errors import Conflict, NotAllowed, RegelateError
-from regelate.ports import TableDescription
 
 WRITE_PROPERTIES: Mapping[str, str] = {
     TableProperties.PARQUET_COMPRESSION: "zstd",

@@ -29,14 +29,15 @@ from regelate.adapters.iceberg.staging import naming, next_metadata_location
 from regelate.adapters.iceberg.table_properties import NAME_MAPPING
 from regelate.adapters.iceberg.tasks import Entries, check_metadata, check_readable
 from regelate.adapters.iceberg.upkeep import dangling_deletes, manifest_summaries
+from regelate.core.commit import Change, CommitRefused, ExpiryChange, Outcome, SnapshotChange
 from regelate.core.conflict import CommitWindow
 from regelate.core.deletes import DeleteIndex
 from regelate.core.head import Head
 from regelate.core.manifests import ManifestSummary
 from regelate.core.plan import FileGroup
-from regelate.core.table import DeleteContent, DeleteFile, FileScanTask, TableSnapshot
+from regelate.core.table import DeleteContent, DeleteFile, FileScanTask, TableSnapshot, TableTotals
 from regelate.errors import InvariantViolated
-from regelate.ports import Change, ExpiryChange, Ledger, Outcome, Refused, SnapshotChange, TableTotals
+from regelate.ports.files import Ledger
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +56,10 @@ class IcebergCommitter:
     of a commit that landed (trap T7).
 
     `try_commit` answers LANDED; LOST when the catalog says that a requirement failed or another commit was first;
-    UNDONE when a database that was asked once says so; Refused when it says no to the request; UNKNOWN for everything
-    else, because then nobody knows. The metadata files of a lost or refused attempt are deleted by `forget_lost`, which
-    the loop calls once it has looked and not found the snapshot, nor need wait for it; those of an unknown attempt are
-    kept.
+    UNDONE when a database that was asked once says so; CommitRefused when it says no to the request; UNKNOWN for
+    everything else, because then nobody knows. The metadata files of a lost or refused attempt are deleted by
+    `forget_lost`, which the loop calls once it has looked and not found the snapshot, nor need wait for it; those of an
+    unknown attempt are kept.
     """
 
     def __init__(self, catalog: Catalog, table: Table, reader: ManifestReader, ledger: Ledger) -> None:
@@ -227,7 +228,7 @@ class IcebergCommitter:
                 log.warning("cannot read the new delete file %s: %s", delete.path, error)
         return found
 
-    def try_commit(self, head: Head, change: Change) -> Outcome | Refused:
+    def try_commit(self, head: Head, change: Change) -> Outcome | CommitRefused:
         """Make one attempt on the head last seen (`head` must be that one).
 
         Errors: Unsupported UNSUPPORTED_TABLE when the table is of a format meanwhile that we cannot write.
@@ -261,7 +262,7 @@ class IcebergCommitter:
         updates: tuple[TableUpdate, ...],
         requirements: tuple[TableRequirement, ...],
         made: _Made,
-    ) -> Outcome | Refused:
+    ) -> Outcome | CommitRefused:
         self._landed_as = None
         try:
             with naming(self._catalog, updates, made.staged):
@@ -275,7 +276,7 @@ class IcebergCommitter:
             if refused is not None:  # which may be about a second sending of a commit that has landed (trap T39)
                 log.info("attempt refused: %s", refused)
                 self._lost.append(made)
-                return Refused(refused)
+                return CommitRefused(error=refused)
             if is_locked(error):
                 log.info("attempt lost: %s", error)
                 self._lost.append(made)

@@ -30,9 +30,9 @@ from pyiceberg.table.update import (
 )
 
 from regelate.adapters.iceberg.table_properties import gc_enabled
+from regelate.core.commit import ExpiryChange
 from regelate.core.quarantine import Restoration
 from regelate.errors import NotAllowed
-from regelate.ports import ExpiryChange
 
 log = logging.getLogger(__name__)
 UNDO_TAG = "undo-"

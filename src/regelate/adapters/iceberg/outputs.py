@@ -23,11 +23,11 @@ from regelate.adapters.iceberg.footer_metrics import MetricsPlan
 from regelate.adapters.iceberg.s3.file_io import S3FileIO, is_s3
 from regelate.adapters.iceberg.schema import columns_of
 from regelate.core.policy import SortField
-from regelate.core.rewrite import NewDataFile
+from regelate.core.rewrite import NewDataFile, OutputTarget
 from regelate.core.schema import Column
 from regelate.core.table import Partition
 from regelate.errors import Unavailable
-from regelate.ports import Ledger, OutputTarget
+from regelate.ports.files import Ledger
 
 log = logging.getLogger(__name__)
 Annotate = Callable[[str, Sequence[Column], str], None]

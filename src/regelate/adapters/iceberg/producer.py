@@ -44,10 +44,11 @@ from regelate.adapters.iceberg.native import native_data_file
 from regelate.adapters.iceberg.removal import Removal
 from regelate.adapters.iceberg.summary import snapshot_summary
 from regelate.adapters.iceberg.upkeep import write_group
+from regelate.core.commit import SnapshotChange
 from regelate.core.quarantine import Restoration
 from regelate.core.rewrite import NewDataFile
 from regelate.core.table import MAIN_BRANCH
-from regelate.ports import Ledger, SnapshotChange
+from regelate.ports.files import Ledger
 
 log = logging.getLogger(__name__)
 

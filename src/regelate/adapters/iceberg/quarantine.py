@@ -14,10 +14,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from regelate.adapters.iceberg.store import ObjectStore, own_folders
+from regelate.core.commit import ExpiryChange
 from regelate.core.quarantine import COMMIT_ALLOWANCE_MS, Quarantine
 from regelate.core.reachability import StoredFile
 from regelate.errors import DataUnavailable
-from regelate.ports import ExpiryChange
 
 FOLDER = "quarantine"
 FORMAT = 1

@@ -25,10 +25,10 @@ from regelate.adapters.iceberg.quarantine import (
 from regelate.adapters.iceberg.reach import Reach, Spend, freely, mark
 from regelate.adapters.iceberg.store import ObjectStore
 from regelate.adapters.iceberg.tasks import check_metadata
+from regelate.core.commit import ExpiryChange
 from regelate.core.quarantine import Quarantine, Restoration
 from regelate.core.reachability import StoredFile, of_other_tables
 from regelate.errors import Conflict
-from regelate.ports import ExpiryChange
 
 
 class SnapshotReclaimer:

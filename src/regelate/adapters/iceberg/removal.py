@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 
+from regelate.core.commit import SnapshotChange
 from regelate.errors import Conflict, InvariantViolated
-from regelate.ports import SnapshotChange
 
 
 class Removal:

@@ -21,9 +21,9 @@ from regelate.adapters.iceberg.faults import storage_faults
 from regelate.adapters.iceberg.row_partitions import split_by_partition
 from regelate.adapters.iceberg.schema import columns_of
 from regelate.adapters.iceberg.tasks import check_format, unsupported
-from regelate.core.rewrite import NewDataFile
+from regelate.core.rewrite import NewDataFile, OutputTarget
 from regelate.errors import InvalidRequest
-from regelate.ports import OutputFiles, OutputTarget
+from regelate.ports.files import OutputFiles
 
 WRITERS_AT_ONCE = 8
 """Files of one write that are made at once: an object store answers each only after some 30 ms."""

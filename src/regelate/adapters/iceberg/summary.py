@@ -9,7 +9,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from regelate.adapters.iceberg.partitions import is_unpartitioned
 from regelate.adapters.iceberg.removal import Removal
-from regelate.ports import SnapshotChange
+from regelate.core.commit import SnapshotChange
 
 _TOTALS = {
     "total-data-files": ("added-data-files", "deleted-data-files"),

@@ -39,11 +39,11 @@ from regelate.adapters.iceberg.promotion import maybe_promoted
 from regelate.adapters.iceberg.schema import columns_of
 from regelate.adapters.iceberg.table_properties import NAME_MAPPING
 from regelate.adapters.iceberg.tasks import unsupported
+from regelate.core.group_view import GroupView, KeyDeletes, name_in_view
 from regelate.core.schema import Column
 from regelate.core.table import DataFile as CoreDataFile
 from regelate.core.table import DeleteContent, DeleteFile, FileScanTask
 from regelate.errors import Unsupported
-from regelate.ports import GroupView, KeyDeletes, name_in_view
 
 VIEW_SNAPSHOT_ID = 1
 

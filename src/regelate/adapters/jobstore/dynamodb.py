@@ -19,10 +19,9 @@ from botocore.exceptions import ClientError
 
 from regelate.adapters.jobstore.aws import client_of, faults
 from regelate.adapters.jobstore.record_json import from_json, to_json
-from regelate.core.job import JobRecord
+from regelate.core.job import JobRecord, Lease
 from regelate.core.timeouts import Timeouts
 from regelate.errors import Unavailable
-from regelate.ports_jobs import Lease
 
 TRIES = 8
 _TOLD = "the job store failed"

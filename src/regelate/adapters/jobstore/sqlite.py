@@ -9,9 +9,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from regelate.adapters.jobstore.record_json import from_json, to_json
-from regelate.core.job import LIVE, JobRecord
+from regelate.core.job import LIVE, JobRecord, Lease
 from regelate.errors import Unavailable
-from regelate.ports_jobs import Lease
 
 BUSY_SECONDS = 30.0
 NOW_MS = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"

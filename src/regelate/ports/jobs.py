@@ -1,25 +1,11 @@
-"""What jobs need of the outside: a place that remembers them, one worker per table, and a way to the next worker."""
+"""What jobs need: a place that remembers them, one worker per table, and a way to the next worker."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
-from regelate.core.job import JobRecord
+from regelate.core.job import JobRecord, Lease
 from regelate.core.spark_job import SparkJobSpec, SparkRun
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
-    """The right to work on one table for a while. `fence` is higher than that of every lease of the table before.
-
-    Whoever stores something under a lease compares the fence, so that a worker that was taken for dead, and was not,
-    changes nothing any more.
-    """
-
-    lock: str
-    holder: str
-    fence: int
 
 
 class JobStore(Protocol):

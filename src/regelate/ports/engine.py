@@ -1,0 +1,43 @@
+"""What reads data files and writes others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from regelate.core.group_view import GroupView
+from regelate.core.plan import FileGroup
+from regelate.core.policy import CompactionPolicy
+from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
+from regelate.core.schema import Column
+from regelate.core.table import FileScanTask
+
+
+class GroupViews(Protocol):
+    @property
+    def columns(self) -> tuple[Column, ...]: ...
+    def write(self, tasks: Sequence[FileScanTask], *, with_deletes: bool = True) -> GroupView: ...
+
+
+class Progress(Protocol):
+    """Is told how many groups of how many are done."""
+
+    def __call__(self, done: int, total: int, /) -> None: ...
+
+
+class RewriteEngine(Protocol):
+    """Reads groups and writes right-sized files; returns results that WE commit."""
+
+    def achieved_ratio(self, group: FileGroup, policy: CompactionPolicy) -> float: ...
+    def rewrite(
+        self, groups: Sequence[FileGroup], policy: CompactionPolicy, *, progress: Progress | None = None
+    ) -> tuple[tuple[RewriteResult, ...], tuple[tuple[FileGroup, Exception], ...]]: ...
+    def fingerprints(self, result: RewriteResult) -> tuple[Fingerprint, Fingerprint]: ...
+
+
+class KeyRewriter(Protocol):
+    """Copy-on-write of an upsert: which tasks hold the keys, and new files with their other rows."""
+
+    def without(
+        self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str]
+    ) -> tuple[tuple[FileScanTask, ...], tuple[NewDataFile, ...]]: ...
