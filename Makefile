@@ -25,7 +25,7 @@ CUT := $(COMPILE) --generate-hashes --constraints requirements/constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup-spark demo demo-spark serve notebook lint test test-spark test-catalogs test-airflow test-rie postman validate sim sim-mutations test-concurrency fuzz-filters corpus lost-delete bench bench-spark dist golden requirements clean
+.PHONY: help install setup-spark demo demo-spark serve notebook lint test test-spark test-catalogs test-airflow test-rie postman validate sim sim-mutations test-concurrency fuzz-filters corpus lost-delete bench bench-spark dist golden index requirements clean
 
 ##@ Start
 
@@ -152,6 +152,9 @@ dist: install ## build wheel and sdist, and try both in clean environments
 
 golden: install ## rewrite the golden answers; read the diff afterwards
 	$(BIN)/python -m pytest tests/golden --rewrite-golden
+
+index: install ## write the tables of docs/reliability.md that say which test shows what
+	$(BIN)/python -m tests.index
 
 # constraints.txt is the one resolution and every list but those of sam, airflow and nessie is cut from it: any two can be installed side by side.
 requirements: ## regenerate requirements/*.txt with uv (UPGRADE=--upgrade takes newer versions)

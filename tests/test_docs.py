@@ -25,6 +25,8 @@ from regelate.entrypoints.responses import ANSWERS, CompactionStatsAnswer
 from regelate.entrypoints.short_form import ShortCompact, parse_short_form
 from regelate.operations.compact import Status
 from regelate.settings import SettingsError
+from tests import index
+from tests.adapters.scenarios.upstream import SCENARIOS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "regelate"
@@ -191,23 +193,35 @@ def test_every_reason_of_a_file_and_of_a_skip_is_in_the_compaction_policy() -> N
     assert {reason.value for reason in (*Reason, *SkipReason)} <= spans(read("docs/compaction-policy.md"))
 
 
-def rows_with_tests() -> dict[int, set[str]]:
-    """Row of the fault catalogue -> the files below tests/ that hold a test named after it."""
-    found: dict[int, set[str]] = defaultdict(set)
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for row in re.findall(r"^def test_row_(\d\d)_", path.read_text(), re.MULTILINE):
-            found[int(row)].add(str(path.relative_to(ROOT / "tests")))
-    return dict(found)
+def test_the_index_of_tests_is_current() -> None:
+    paper = read("docs/reliability.md")
+    assert index.updated(paper) == paper, "run `make index`, and read the diff"
 
 
-def test_every_fault_row_names_the_tests_that_show_it() -> None:
-    told = section(read("docs/reliability.md"), "## Faults")
-    listed = re.findall(r"^\| (\d+) \|[^\n]*\| `test_row_(\d\d)_\*` in ([^|\n]*) \|$", told, re.MULTILINE)
-    assert [int(row) for row, _, _ in listed] == [int(named) for _, named, _ in listed]
-    assert {int(row): spans(files) for row, _, files in listed} == rows_with_tests()
-    left = re.search(r"Rows without a test of their own yet: ([\d, ]+)\.", told)
-    without = {int(row) for row in left[1].split(", ")} if left else set()
-    assert without == set(range(1, 68)) - rows_with_tests().keys()
+def test_every_fault_row_scenario_trap_and_law_has_a_test_that_shows_it() -> None:
+    listed = re.findall(r"^\| (\d+) \|", section(read("docs/reliability.md"), "## Faults"), re.MULTILINE)
+    rows = [int(row) for row in listed]
+    assert rows == list(range(1, len(rows) + 1))
+    assert set(rows) == set(index.by_row())
+    assert index.by_scenario().keys() == {f"{group}.{name}" for group, names in SCENARIOS.items() for name in names}
+    assert index.trap_names().keys() == set(map(int, re.findall(r"^\| T(\d+) ", read("docs/traps.md"), re.MULTILINE)))
+    assert index.trap_names().keys() == index.by_trap().keys()
+    assert index.laws().keys() == index.by_law().keys()
+
+
+def test_every_test_that_a_document_names_exists() -> None:
+    """`test_t15_*`, `..._mid[case]` and the like name several; a path may begin below tests/ or a folder of it."""
+    files = {f"tests/{file}" for file, _, _ in index.tests()}
+    names = {name for _, name, _ in index.tests()}
+    lost = []
+    for path in sorted(ROOT.glob("docs/**/*.md")):
+        for span in spans(path.read_text(encoding="utf-8")):
+            if match := re.fullmatch(r"(?:[\w/]+/)?test_\w+\.py", span):
+                lost += [] if any(f"/{file}".endswith(f"/{match[0]}") for file in files) else [(path.name, span)]
+            elif match := re.fullmatch(r"(test_\w+?)(_?\*)?(\[.*\])?", span):
+                found = any(name.startswith(match[1]) if match[2] else name == match[1] for name in names)
+                lost += [] if found else [(path.name, span)]
+    assert lost == []
 
 
 def test_every_code_of_a_fault_row_exists_with_the_status_that_stands_before_it() -> None:

@@ -241,6 +241,7 @@ def test_neither_pruning_nor_the_view_loses_a_matching_row(
     engine: duckdb.DuckDBPyConnection,
     tmp_path: Path,
 ) -> None:
+    """Partitions by doubles among them, which PyIceberg's fast decoder reads as floats (trap T23)."""
     schema = Schema(NestedField(1, "v", kind, required=False))
     plain = make_table(catalog, "ns.plain", schema)
     with plain.transaction() as transaction:

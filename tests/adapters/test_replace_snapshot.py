@@ -1,4 +1,7 @@
-"""What one COMPACT commits: one `replace` snapshot that touches what it must and nothing else."""
+"""What one COMPACT commits: one `replace` snapshot that touches what it must and nothing else.
+
+Law 2 (one `replace` snapshot, no row changed) and law 6 (a delete file leaves when no live file needs it).
+"""
 
 from __future__ import annotations
 
@@ -169,7 +172,7 @@ def test_the_snapshot_names_the_schema_that_is_current(lake: Lake) -> None:
 def test_the_catalog_is_asked_to_check_the_table_its_head_its_schema_and_its_spec(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A REST server checks what it is asked to, and nothing else."""
+    """A REST server checks what it is asked to, and nothing else (law 1: a commit is a compare-and-swap)."""
     table = lake.table(SCHEMA, batch(0), batch(10))
     commit, asked = lake.catalog.commit_table, []
 
@@ -370,7 +373,7 @@ def test_thresholds_out_of_range_are_refused_before_any_work(lake: Lake, option:
     assert stored_files(table) == stored
 
 
-# --- delete files (law 6) ---------------------------------------------------------------------------------------------
+# --- delete files -----------------------------------------------------------------------------------------------------
 
 
 def test_deletes_that_a_file_left_behind_still_needs_are_kept(lake: Lake) -> None:

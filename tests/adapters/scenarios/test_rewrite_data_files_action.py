@@ -274,7 +274,10 @@ def test_upgrade_preserves_data_sequence(lake: Lake) -> None:
 
 
 def test_rewrite_large_table_has_residuals(lake: Lake) -> None:
-    """TestRewriteDataFilesAction.testRewriteLargeTableHasResiduals: a `where` selects files, never rows."""
+    """TestRewriteDataFilesAction.testRewriteLargeTableHasResiduals: a `where` selects files, never rows.
+
+    Law 12 (files are replaced whole, never the rows of somebody).
+    """
     table = lake.table(SCHEMA, *([(100 * b + i, f"{i % 4}") for i in range(100)] for b in range(3)), [(999, "9")])
     answer = lake.assert_rows_kept(table, where="p = '0'")
     assert stats(answer, "files_compacted", "files_added", "rows") == (3, 1, 300)
