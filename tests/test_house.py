@@ -172,6 +172,77 @@ def test_what_is_no_protocol_is_seen(other: str) -> None:
     assert len(besides_protocols(ast.parse(f"{port}\n{other}"))) == 1
 
 
+def face_of(adapter: str) -> list[str]:
+    """The names that others may import from an adapter: `__all__` of its package."""
+    tree = ast.parse((PACKAGE / "adapters" / adapter / "__init__.py").read_text())
+    (found,) = (n.value for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "__all__")
+    return list(ast.literal_eval(found))
+
+
+FACES = {path.parent.name: face_of(path.parent.name) for path in (PACKAGE / "adapters").glob("*/__init__.py")}
+
+
+def reached_in_adapters(tree: ast.Module) -> set[tuple[str, str]]:
+    """(adapter, dotted path in it) of every import from a package of adapters; an underscore stays in the path."""
+    found = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    paths = [name.removeprefix("regelate.adapters.").split(".") for name in found if "regelate.adapters." in name]
+    return {(adapter, ".".join(rest)) for adapter, *rest in paths if adapter in FACES}
+
+
+def past_the_face(tree: ast.Module) -> list[str]:
+    """What a module imports from an adapter though its face does not show it: another module, or a private name."""
+    return sorted(
+        f"{adapter}.{path}"
+        for adapter, path in reached_in_adapters(tree)
+        if path.split(".")[0] not in FACES[adapter] or path.count(".") > 1 or "._" in path
+    )
+
+
+def outside_adapters() -> Iterator[tuple[str, ast.Module]]:
+    return ((path, ast.parse(text)) for path, text in sources("src") if "/adapters/" not in path)
+
+
+def test_nobody_imports_past_the_face_of_an_adapter() -> None:
+    assert {path: past for path, tree in outside_adapters() if (past := past_the_face(tree))} == {}
+
+
+@pytest.mark.parametrize(
+    ("statement", "past"),
+    [
+        ("from regelate.adapters.iceberg.session import TableSession", []),
+        ("import regelate.adapters.iceberg.session", []),
+        ("from regelate.adapters.telemetry import ProcessTelemetry", []),
+        ("from regelate.adapters.clock import SystemClock", []),
+        ("from regelate.adapters.iceberg.committer import IcebergCommitter", ["iceberg.committer.IcebergCommitter"]),
+        ("from regelate.adapters.iceberg import committer", ["iceberg.committer"]),
+        ("import regelate.adapters.iceberg.s3.store", ["iceberg.s3.store"]),
+        ("from regelate.adapters.iceberg.session import _private", ["iceberg.session._private"]),
+        ("from regelate.adapters.telemetry import Telemetries", ["telemetry.Telemetries"]),
+    ],
+)
+def test_an_import_past_a_face_is_seen(statement: str, past: list[str]) -> None:
+    assert past_the_face(ast.parse(statement)) == past
+
+
+def test_a_face_shows_nothing_that_nobody_uses() -> None:
+    used = {
+        (adapter, path.split(".")[0]) for _, tree in outside_adapters() for adapter, path in reached_in_adapters(tree)
+    }
+    assert {(adapter, name) for adapter, face in FACES.items() for name in face} == used
+
+
+def test_the_faces_load_no_library() -> None:
+    code = f"import sys, {', '.join(f'regelate.adapters.{name}' for name in FACES)}; print(*sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    shown = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert {"boto3", "duckdb", "pyarrow", "pyiceberg", "regelate.adapters.iceberg.session"}.isdisjoint(
+        shown.stdout.split()
+    )
+
+
 @pytest.mark.parametrize("name", [*LISTS, "sam", "constraints"])
 def test_a_requirement_list_names_no_host_no_index_and_no_local_path(name: str) -> None:
     lines = (REQUIREMENTS / f"{name}.txt").read_text().splitlines()

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from regelate.adapters.telemetry.prometheus import Prometheus
     from regelate.adapters.telemetry.spans import Spans
 
+__all__ = ["ProcessTelemetry"]
+
 log = logging.getLogger("regelate.telemetry")
 compactions = logging.getLogger("regelate.compaction")
 ON_LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
