@@ -8,6 +8,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,17 @@ def test_the_short_form_is_documented_field_by_field() -> None:
 
 def test_every_reason_of_a_file_and_of_a_skip_is_in_the_compaction_policy() -> None:
     assert {reason.value for reason in (*Reason, *SkipReason)} <= spans(read("docs/compaction-policy.md"))
+
+
+def test_the_architecture_lists_every_room_and_no_other() -> None:
+    """A room is a folder with modules of its own. A module beside the rooms has a row too, or fits a pattern."""
+    table = section(read("docs/architecture.md"), "## The rooms").strip().partition("\n\n")[0]
+    listed = {name for cell in re.findall(r"^\| (`[^|]+`) \|", table, re.MULTILINE) for name in spans(cell)}
+    modules = {path for path in PACKAGE.rglob("*.py") if not path.stem.startswith("__")}
+    rooms = {f"{path.parent.relative_to(PACKAGE)}/" for path in modules if path.parent != PACKAGE}
+    rooms |= {path.name for path in modules if path.parent == PACKAGE}
+    assert {room for room in rooms if not any(fnmatch(room, name) for name in listed)} == set()
+    assert {name for name in listed if not any(fnmatch(room, name) for room in rooms)} == set()
 
 
 def test_the_index_of_tests_is_current() -> None:
