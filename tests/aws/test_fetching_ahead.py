@@ -131,7 +131,7 @@ def group(index: int, files: int = 2, size: int = 10, deletes: tuple[DeleteFile,
         )
         for number in range(files)
     )
-    return FileGroup(index=index, partition=NOWHERE, tasks=tasks, expected_output_files=1, write_max_file_size_bytes=1)
+    return FileGroup(index=index, partition=NOWHERE, tasks=tasks, expected_output_files=1)
 
 
 def delete(content: DeleteContent) -> DeleteFile:

@@ -32,7 +32,6 @@ def group(index: int, *tasks: FileScanTask) -> FileGroup:
         partition=tasks[0].data_file.partition,
         tasks=tasks,
         expected_output_files=1,
-        write_max_file_size_bytes=1,
     )
 
 

@@ -77,9 +77,3 @@ def test_as_many_outputs_are_written_at_once_as_memory_and_threads_allow_and_nev
 ) -> None:
     policy = PlacementPolicy(memory_bytes=memory_mb * MB, threads=threads)
     assert parallelism(policy, files_per_scan=files) == outputs
-
-
-def test_a_placement_plans_for_the_largest_scan_of_its_groups() -> None:
-    policy = PlacementPolicy(memory_bytes=1024 * MB, threads=8)
-    assert place(plan_of(*[MB] * 10), policy).parallel_outputs == 6
-    assert place(plan_of(*[MB] * 500), policy).parallel_outputs == 3

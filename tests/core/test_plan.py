@@ -306,7 +306,7 @@ def test_an_absurd_ratio_is_clamped() -> None:
 
 def test_a_group_of_two_partitions_or_without_files_cannot_be_built() -> None:
     tasks = tuple(FileScanTask(data_file=data_file("a", 1, partition=p)) for p in (JANUARY, FEBRUARY))
-    built = {"index": 0, "partition": JANUARY, "expected_output_files": 1, "write_max_file_size_bytes": 1}
+    built = {"index": 0, "partition": JANUARY, "expected_output_files": 1}
     with pytest.raises(ValueError, match="2013-02"):
         FileGroup(tasks=tasks, **built)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no files"):

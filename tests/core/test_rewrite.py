@@ -46,9 +46,7 @@ class Rewritten:
 
 def rewritten(inputs: Sequence[Values], outputs: Sequence[Values], *, deleted: int = 0) -> Rewritten:
     tasks = tuple(FileScanTask(data_file=data_file(f"in{n}", 100, rows=len(v))) for n, v in enumerate(inputs))
-    group = FileGroup(
-        index=7, partition=UNPARTITIONED, tasks=tasks, expected_output_files=1, write_max_file_size_bytes=1
-    )
+    group = FileGroup(index=7, partition=UNPARTITIONED, tasks=tasks, expected_output_files=1)
     added = tuple(
         NewDataFile(
             path=f"out{n}",

@@ -105,7 +105,6 @@ def test_deletes_and_size_alone_decide_what_is_selected(
     by_deletes = len(deletes) >= 3 or (rows > 0 and min(sum(deleted), rows) / rows >= 0.3)
     by_size = size < 75 * MB or size > 180 * MB
     assert reason.selected == (rewrite_all or by_deletes or by_size)
-    assert reason.from_deletes == (by_deletes and not rewrite_all)
 
 
 def test_the_reasons_that_select_are_these_five() -> None:

@@ -19,9 +19,7 @@ def group_of(files: Iterable[tuple[int, int]], outputs: int) -> FileGroup:
     tasks = tuple(
         FileScanTask(data_file=data_file(f"f{n:03}", size, rows=rows)) for n, (size, rows) in enumerate(files)
     )
-    return FileGroup(
-        index=0, partition=UNPARTITIONED, tasks=tasks, expected_output_files=outputs, write_max_file_size_bytes=1
-    )
+    return FileGroup(index=0, partition=UNPARTITIONED, tasks=tasks, expected_output_files=outputs)
 
 
 def rows_of(part: Part) -> list[tuple[str, int]]:

@@ -28,7 +28,6 @@ def group(index: int, size_mb: int) -> FileGroup:
         partition=HOME,
         tasks=(FileScanTask(data_file=data_file),),
         expected_output_files=1,
-        write_max_file_size_bytes=1,
     )
 
 

@@ -79,7 +79,6 @@ class ConflictBook:
                     partition=chosen[0].data_file.partition,
                     tasks=chosen,
                     expected_output_files=1,
-                    write_max_file_size_bytes=1,
                 )
             )
 

@@ -39,7 +39,6 @@ def placement(text: str) -> Placement:
         size_bytes=1,
         files=1,
         estimated_seconds=1.0,
-        parallel_outputs=1,
     )
 
 

@@ -58,7 +58,6 @@ class CommitWindow:
     returned_fields: frozenset[int] = frozenset()
     lost_specs: frozenset[int] = frozenset()
     other_names: bool = False
-    rebased_over: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -140,11 +140,6 @@ class JobRecord:
         """Name the table for leases: one live job, and one worker, per table."""
         return lock_of(self.catalog, self.ident)
 
-    @property
-    def part_run_id(self) -> str:
-        """Name the run of the present part: the same however often it is tried, so that it lands once."""
-        return run_of_part(self.run_id, self.part)
-
     def started(self, fence: int, now_ms: int) -> JobRecord:
         """A worker holds the lease and begins, or begins again where another one died."""
         if fence <= self.fence:

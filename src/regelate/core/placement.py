@@ -50,7 +50,6 @@ class Placement:
     size_bytes: int
     files: int
     estimated_seconds: float
-    parallel_outputs: int
 
     @property
     def advice(self) -> str:
@@ -79,7 +78,6 @@ def place(plan: CompactionPlan, policy: PlacementPolicy) -> Placement:
         size_bytes=plan.size_bytes,
         files=plan.files,
         estimated_seconds=seconds,
-        parallel_outputs=parallelism(policy, files_per_scan=max((len(g.tasks) for g in plan.groups), default=0)),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from regelate.core.packing import Candidate, cut_groups, output_files, predicted, write_max_file_size
+from regelate.core.packing import Candidate, cut_groups, output_files, predicted
 from regelate.core.policy import CompactionPolicy, JobOrder, Selection, digest
 from regelate.core.prediction import achieved_ratio, clamped, weighed, written_by_us
 from regelate.core.selection import Reason, classify, is_ill
@@ -25,7 +25,6 @@ class FileGroup:
     partition: Partition
     tasks: tuple[FileScanTask, ...]
     expected_output_files: int
-    write_max_file_size_bytes: int
     reasons: tuple[tuple[Reason, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -272,7 +271,6 @@ def _group(index: int, group: Sequence[Candidate], policy: CompactionPolicy) -> 
         partition=group[0].task.data_file.partition,
         tasks=tuple(c.task for c in group),
         expected_output_files=output_files(predicted(group), policy),
-        write_max_file_size_bytes=write_max_file_size(policy),
         reasons=tuple((reason, counts[reason]) for reason in Reason if counts[reason]),
     )
 

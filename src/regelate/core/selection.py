@@ -32,14 +32,10 @@ class Reason(StrEnum):
     def selected(self) -> bool:
         return self in _SELECTED
 
-    @property
-    def from_deletes(self) -> bool:
-        """Whether the deletes of the file, not its size, ask for the rewrite."""
-        return self in _FROM_DELETES
 
-
-_FROM_DELETES = frozenset({Reason.TOO_MANY_DELETE_FILES, Reason.DELETED_ROWS_RATIO})
-_SELECTED = _FROM_DELETES | {Reason.REWRITE_ALL, Reason.LARGE, Reason.SMALL}
+_SELECTED = frozenset(
+    {Reason.TOO_MANY_DELETE_FILES, Reason.DELETED_ROWS_RATIO, Reason.REWRITE_ALL, Reason.LARGE, Reason.SMALL}
+)
 
 
 def classify(data_file: DataFile, deletes: Sequence[DeleteFile], policy: CompactionPolicy) -> Reason:

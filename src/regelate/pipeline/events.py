@@ -48,11 +48,6 @@ class Stream:
         """Corrections in each batch but the first."""
         return round(self.batch_size * self.update_share)
 
-    @property
-    def distinct(self) -> int:
-        """Events that are there after all batches."""
-        return self.batch_size + (self.batches - 1) * (self.batch_size - self.updates)
-
     def __iter__(self) -> Iterator[list[Event]]:
         """Yield the batches; an event keeps its type and id when it is corrected, so it stays in its partition."""
         known = 0

@@ -104,7 +104,6 @@ class DuckDBKeyRewriter:
             partition=partition,
             tasks=tuple(tasks),
             expected_output_files=1,
-            write_max_file_size_bytes=max(sum(t.data_file.size_bytes for t in tasks), 1),
             reasons=(),
         )
         expected = group.rows - count_deleted_rows(self._connection.cursor(), self._views, group) - matched

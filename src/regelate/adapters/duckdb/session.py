@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import importlib.util
-import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -99,10 +98,3 @@ def exhausted(error: Exception) -> ResourceExhausted | None:
     if full or "No space left on device" in text or "Disk quota exceeded" in text:
         return ResourceExhausted("LOCAL_STORAGE_FULL", "the local disk is full; use a larger disk or smaller groups")
     return None
-
-
-def detected_memory_bytes() -> int:
-    """Return 60 % of what the machine or the Lambda environment offers; DuckDB's limit, not the process's."""
-    lambda_mb = os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE")
-    total = int(lambda_mb) * 1024 * 1024 if lambda_mb else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return int(total * 0.6)

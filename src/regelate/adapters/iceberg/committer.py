@@ -20,7 +20,7 @@ from regelate.adapters.iceberg.catalogs import is_database, is_remote
 from regelate.adapters.iceberg.consistency import check_succession
 from regelate.adapters.iceberg.expiry import expiry_updates, refs_taken
 from regelate.adapters.iceberg.faults import catalog_faults, is_locked, refusal
-from regelate.adapters.iceberg.history import ancestry, between, superseded
+from regelate.adapters.iceberg.history import ancestry, superseded
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.producer import SnapshotProducer
 from regelate.adapters.iceberg.pruning import key_pruner
@@ -213,7 +213,6 @@ class IcebergCommitter:
             ),
             lost_specs=lost_specs,
             other_names=metadata.properties.get(NAME_MAPPING) != self._read_by,
-            rebased_over=between(metadata, base_id),
         )
 
     def _referenced(self, deletes: Iterable[DeleteFile]) -> dict[str, frozenset[str]]:

@@ -22,17 +22,6 @@ def ancestry(metadata: TableMetadata, base_id: int) -> Ancestry:
     return Ancestry.HEAD_ONLY if only_head else Ancestry.EXPIRED
 
 
-def between(metadata: TableMetadata, base_id: int) -> tuple[int, ...]:
-    """Return the snapshots after this one up to the head, oldest first, as far as the history shows them."""
-    by_id = {s.snapshot_id: s for s in metadata.snapshots}
-    found: list[int] = []
-    snapshot = metadata.current_snapshot()
-    while snapshot is not None and snapshot.snapshot_id != base_id:
-        found.append(snapshot.snapshot_id)
-        snapshot = by_id.get(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
-    return tuple(reversed(found))
-
-
 def superseded(base: TableMetadata, current: TableMetadata) -> list[str]:
     """Return the metadata files that a commit dropped from the log, where the table wants such files deleted.
 
