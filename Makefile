@@ -23,6 +23,9 @@ thrice = for try in 1 2 3; do $(1) && exit 0; echo "try $$try of 3 failed" >&2; 
 COMPILE := $(UV) --no-config pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --no-header
 CUT := $(COMPILE) --generate-hashes --constraints requirements/constraints.txt
 
+# Containers like to forbid byte code: then each of the hundreds of processes that the tests start compiles everything.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install setup-spark demo demo-spark serve notebook lint test test-spark test-catalogs test-airflow test-rie postman validate sim sim-mutations test-concurrency fuzz-filters corpus lost-delete bench bench-spark dist golden index requirements clean
