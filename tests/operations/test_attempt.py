@@ -303,6 +303,31 @@ def test_of_attempts_with_the_same_files_the_one_that_landed_is_found_under_the_
     assert (committer.forgotten, committer.left) == (1, 1)
 
 
+@pytest.mark.parametrize("loss", LANDS)
+def test_t16_the_first_commit_of_a_v1_table_is_found_under_the_commit_of_another(loss: str) -> None:
+    """The other's snapshot is shown as if it were the first: that ours is not there may not be read from it."""
+    table = MemoryTable(head_only=True, format_version=1)
+    committer = MemoryCommitter(table, script=[loss])
+    committer.before_look = [lambda: table.append("x", [3])]
+    done = run(committer, decide=with_file(committer, table))
+    assert ([done.snapshot_id], committer.attempts) == (snapshots_of_the_run(table), 1)
+    assert committer.spared[-1] == done.snapshot_id
+
+
+@pytest.mark.parametrize(("answer", "is_known"), [("undone", True), ("refused", False), ("dead", False)])
+def test_t16_a_first_commit_that_no_manifest_tells_of_did_not_land_only_if_a_database_says_so(
+    answer: str, is_known: bool
+) -> None:
+    table = MemoryTable(head_only=True, format_version=1)
+    committer = MemoryCommitter(table, script=[answer])
+    committer.before_look = [lambda: table.append("x", [3])]
+    if is_known:
+        assert run(committer, decide=with_file(committer, table)).snapshot_id == table.head_id
+    else:
+        with pytest.raises(CommitStateUnknown):
+            run(committer, decide=with_file(committer, table))
+
+
 def with_file(committer: MemoryCommitter, table: MemoryTable) -> Any:
     """Return a `decide` that adds one data file, the same on every attempt."""
     added = NewDataFile(path="ours", partition=partition("x"), record_count=1, size_bytes=1, metrics=NO_METRICS)

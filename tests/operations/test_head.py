@@ -63,8 +63,12 @@ def test_in_a_v1_table_the_history_must_lead_back_to_the_base(now: tuple[int, ..
     assert head(*now, version=1).shows_next(head(1, version=1)) == shown
 
 
-def test_the_history_of_a_v1_table_that_was_empty_leads_back_to_nothing() -> None:
-    assert head(1, 2, version=1).shows_next(head(version=1))
+@pytest.mark.parametrize("now", [(1,), (1, 2), (2, 3)])
+def test_no_history_leads_back_to_a_v1_table_that_was_empty(now: tuple[int, ...]) -> None:
+    """That its oldest snapshot has no parent, or one that is not listed, says nothing of what came before it."""
+    assert not head(*now, version=1).shows_next(head(version=1))
+    assert not head(3, parents={3: 2}, version=1).shows_next(head(version=1))
+    assert head(version=1).shows_next(head(version=1))
 
 
 def with_run(found: Head, snapshot_id: int) -> Head:

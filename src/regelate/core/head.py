@@ -29,10 +29,13 @@ class Head:
 
         From format 2 on each snapshot takes the next sequence number. In a v1 table the history must lead back to the
         base. A snapshot without a parent proves nothing: expiry cuts parents, and some catalogs never show them (T16).
+        So nothing leads back to a table that was empty.
         """
         if base.format_version > 1:
             number = base.sequence_number
             return self.sequence_number == number or any(s.sequence_number == number + 1 for s in self.snapshots)
+        if base.snapshot_id is None:
+            return self.snapshot_id is None
         parents = {s.snapshot_id: s.parent_id for s in self.snapshots}
         at = self.snapshot_id
         while at is not None and at != base.snapshot_id:

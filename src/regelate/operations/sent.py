@@ -154,7 +154,7 @@ class Sent:
             if isinstance(sent.change, ExpiryChange):
                 if _expired(head, sent.change):  # also after a conflict, which may be about our own commit (trap T7)
                     return sent
-            elif self._hidden(head, sent.change, sent.head):
+            elif sent.outcome is not Outcome.UNDONE and self._hidden(head, sent.change, sent.head):
                 return sent
         return None
 
