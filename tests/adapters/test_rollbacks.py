@@ -82,3 +82,15 @@ def test_t47_a_request_that_fits_again_after_a_rollback_finds_its_files(scene: S
 
 def _live(scene: Scene) -> set[str]:
     return {str(local_path(path)) for path in live_data_paths(scene.table())}
+
+
+@pytest.mark.parametrize(("operation", "options"), [("COMPACT", {"force": True}), ("REWRITE_MANIFESTS", {})])
+def test_t47_what_one_commit_leaves_to_a_sweep_the_next_of_the_same_request_does_not_delete(
+    scene: Scene, operation: str, options: dict[str, bool]
+) -> None:
+    """Both attempts are answered 409, and the second has landed: under format 1 the first may come back any time."""
+    scene.stub.commits[:] = [Reply(409), Reply(409, landed=True)]
+    status, answer = scene.stack.post(request(operation, "t", **options))
+    head = scene.table().metadata.current_snapshot_id
+    assert (status, answer["snapshot_id"], scene.stub.commits) == (200, head, [])
+    assert sorted(rows(scene.table())) == [(0,), (1,), (2,)]

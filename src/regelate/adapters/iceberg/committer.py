@@ -303,7 +303,11 @@ class IcebergCommitter:
         self._delete(path for path in paths if path not in live)
 
     def leave_lost(self) -> None:
-        """Keep them, and the ledger's word of them, for a sweep: a request that needs them may be under way."""
+        """Keep them, and the ledger's word of them, for a sweep: a request that needs them may be under way.
+
+        The next loop of the same operation knows nothing of them, and may not forget them either.
+        """
+        self._lost = []
         self._ledger.owe()
 
     def _delete(self, paths: Iterable[str]) -> None:
