@@ -173,7 +173,7 @@ class _Client(Catalog):
         actor = self._actor
         actor.is_committing = True
         try:
-            fault = self._send(requirements, updates)
+            fault = self._send(table.metadata, requirements, updates)
         finally:
             actor.is_committing = False
         metadata, location = self._server.metadata, self._server.location
@@ -188,7 +188,7 @@ class _Client(Catalog):
             raise actor.rng.choice((CommitStateUnknownException("502"), TimeoutError("read"), OSError("reset")))
         return CommitTableResponse(metadata=metadata, metadata_location=location)
 
-    def _send(self, requirements: Requirements, updates: Updates) -> CatalogFault:
+    def _send(self, base: TableMetadata, requirements: Requirements, updates: Updates) -> CatalogFault:
         actor = self._actor
         fault = self._weather.catalog(actor, self._server.location)
         slow = actor.is_ours and not self._weather.is_over
@@ -200,8 +200,7 @@ class _Client(Catalog):
             actor.is_unanswered = True
             actor.unreachable_looks = actor.rng.choice((0, 0, 0, 1, 6))
             self._weather.events["ran no route to the catalog"] += bool(actor.unreachable_looks)
-        metadata = self._server.metadata
-        reusable = metadata.format_version == 1 or metadata.current_snapshot_id is None
+        reusable = base.format_version == 1 or base.current_snapshot_id is None  # as its sender knows it
         fits_again = reusable and self._server.kind is not CatalogKind.SQL
         if fault in (*BEFORE_LANDING, CatalogFault.LATE):
             actor.may_return |= fits_again

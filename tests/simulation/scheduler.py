@@ -48,7 +48,8 @@ class Actor:
     unreachable_looks: int = 0
     """So many of its next calls to the catalog find no route."""
     may_return: bool = False
-    """An attempt of unknown outcome can land whenever main is rolled back to its base: nothing in it is used up."""
+    """An attempt of unknown outcome can land whenever main is rolled back to its base: for all that its sender knew of
+    the table when it sent it, nothing in it is used up."""
     is_unanswered: bool = False
     """An attempt of it got no answer that says what became of it."""
     is_committing: bool = False
