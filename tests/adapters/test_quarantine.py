@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,10 @@ from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, St
 from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetStatisticsUpdate
 from pyiceberg.types import LongType, NestedField, StringType
 
+from regelate.adapters.iceberg.producer import SnapshotProducer
 from regelate.adapters.iceberg.quarantine import QuarantineLists
 from regelate.adapters.iceberg.reclaim import SnapshotReclaimer
+from regelate.core.reachability import StoredFile
 from regelate.errors import Conflict, DataUnavailable, NotAllowed, NotFound, Unavailable
 from tests.adapters.test_expiry import NextMonth, ids, in_store, reachable
 from tests.deletes_writer import add_equality_deletes
@@ -236,6 +240,30 @@ def test_an_undo_after_the_grace_is_refused_and_deletes_nothing(lake: Lake, tabl
     assert stored_files(table) == before
 
 
+@pytest.mark.parametrize(("minutes_left", "minutes", "sent"), [(1, 7, True), (1, 9, False), (20, 26, True)])
+def test_an_undo_that_is_suspended_past_its_grace_is_not_sent(
+    lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch, minutes_left: float, minutes: float, sent: bool
+) -> None:
+    """The files go 15 minutes after the grace: half of that is for the request on its way. It slept before it."""
+    undo_id = lake.expire(table, hours=1, grace=None)["undo_id"]
+    age(table, 24 - minutes_left / 60)
+    before, now, produce = stored_data(table), time.time, SnapshotProducer.produce
+
+    def suspended(*arguments: Any) -> Any:
+        produced = produce(*arguments)
+        monkeypatch.setattr(time, "time", lambda: now() + minutes * 60)
+        return produced
+
+    monkeypatch.setattr(SnapshotProducer, "produce", suspended)
+    if sent:
+        assert lake.undo(table, undo_id)["snapshots_restored"] == 3
+        return
+    with pytest.raises(Unavailable) as caught:
+        lake.undo(table, undo_id)
+    assert (caught.value.code, caught.value.retryable) == ("RUN_TOO_OLD", True)
+    assert (stored_data(table), len(ids(table))) == (before, 1)
+
+
 def test_an_undo_of_what_is_deleted_or_never_was_is_not_found(lake: Lake, table: Table) -> None:
     undo_id = lake.expire(table, hours=1, grace=None)["undo_id"]
     age(table, 25)
@@ -393,22 +421,48 @@ def test_an_expiry_that_landed_under_a_conflict_keeps_its_list(
     assert lake.undo(table, answer["undo_id"])["snapshots_restored"] == 3
 
 
-def test_an_expiry_that_died_before_its_list_was_complete_is_finished_by_the_next(
-    lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def dies(*arguments: Any) -> Any:
-        raise Unavailable("STORAGE_UNAVAILABLE", "the process is gone")
+def dies(*arguments: Any) -> Any:
+    raise Unavailable("STORAGE_UNAVAILABLE", "the process is gone")
 
+
+def expire_without_files(lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Die between the commit of an expiry and its list of files, a day and an hour ago."""
     with monkeypatch.context() as patch:
-        patch.setattr("regelate.adapters.iceberg.reclaim.SnapshotReclaimer.list_files", dies)
+        patch.setattr(SnapshotReclaimer, "list_files", dies)
         with pytest.raises(Unavailable):
             lake.expire(table, hours=1, grace=None)
     (listed,) = lists(table).values()
-    assert (listed["files"], len(listed["snapshots"])) == (None, 3)
-    assert len(ids(table)) == 1
+    assert (listed["files"], len(ids(table))) == (None, 1)
+    assert len(listed["snapshots"]) >= 3
     age(table, 25)
+
+
+def test_an_expiry_that_died_before_its_list_was_complete_is_finished_by_the_next(
+    lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expire_without_files(lake, table, monkeypatch)
     assert lake.expire(table, grace=None)["files_deleted"] == 3
     assert in_store(table) == reachable(table)
+
+
+def test_when_the_next_dies_too_while_it_deletes_what_names_the_other_files_these_are_in_the_list(
+    lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.delete("id < 20")
+    expire_without_files(lake, table, monkeypatch)
+    delete = SnapshotReclaimer.delete
+
+    def dies_halfway(reclaimer: SnapshotReclaimer, files: Sequence[StoredFile]) -> Any:
+        delete(reclaimer, [f for f in files if f.path.endswith(".avro")])
+        dies()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SnapshotReclaimer, "delete", dies_halfway)
+        with pytest.raises(Unavailable):
+            lake.expire(table, grace=None)
+    assert in_store(table) > reachable(table)
+    lake.expire(table, grace=None)
+    assert (in_store(table), lists(table)) == (reachable(table), {})
 
 
 def test_what_an_undo_needs_is_not_deleted_by_a_later_expiry_with_a_shorter_grace(lake: Lake, table: Table) -> None:

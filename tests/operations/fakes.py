@@ -601,6 +601,9 @@ class MemoryReclaimer:
         self.lists[undo_id] = replace(listed, files=self._files(listed))
         return self.lists[undo_id]
 
+    def complete(self, listed: Quarantine, files: Sequence[StoredFile]) -> None:
+        self.lists[listed.undo_id] = replace(listed, files=tuple(files))
+
     def _files(self, listed: Quarantine) -> tuple[StoredFile, ...]:
         return tuple(StoredFile(path=f"snapshot {i}", size_bytes=100) for i in listed.snapshot_ids)
 

@@ -20,7 +20,8 @@ class SnapshotChange:
     planning to hold none of them, which need no second look.
 
     `data_sequence_number` is set for rewrites (law 4): the added files then carry it; None inherits the new one.
-    `restored` comes back in the same commit.
+    `restored` comes back in the same commit, which may be sent for `send_within_ms` after its head was loaded: later
+    what it brings back may be gone.
     """
 
     operation: str
@@ -33,6 +34,7 @@ class SnapshotChange:
     dropped_delete_paths: frozenset[str] = frozenset()
     data_sequence_number: int | None = None
     restored: Restoration | None = None
+    send_within_ms: int | None = None
     manifest_groups: tuple[ManifestGroup, ...] = ()
     """Manifests of the head to write anew. Such a change adds and removes no file."""
 

@@ -42,6 +42,13 @@ class Quarantine:
         after_undo = self.undo_until_ms + min(UNDO_ALLOWANCE_MS, self.grace_ms)
         return after_undo if self.files is not None else max(after_undo, self.recorded_ms + COMMIT_ALLOWANCE_MS)
 
+    def send_allowance_ms(self, now_ms: int) -> int:
+        """Return how long after `now_ms`, the store's time, an undo that was judged then may be sent.
+
+        Half of what lies between the grace and the first deletion is left to the request on its way.
+        """
+        return self.undo_until_ms + min(UNDO_ALLOWANCE_MS, self.grace_ms) // 2 - now_ms
+
     def is_due(self, now_ms: int) -> bool:
         """Say whether its files may be deleted; `now_ms` is the store's time."""
         return now_ms >= self.deletable_ms

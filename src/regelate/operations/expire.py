@@ -225,9 +225,13 @@ def undo_expiry(committer: Committer, reclaimer: Reclaimer, clock: Clock, undo_i
     restoration = reclaimer.restoration(undo_id)
 
     def decide(head: Head) -> SnapshotChange | None:
-        """Look at the clock before every attempt: the files go a while after the grace, and with them the way back."""
-        _check_grace(reclaimer, found)
-        return _restoring(committer, head, restoration, run_id)
+        """Look at the clock before every attempt: the files go a while after the grace, and with them the way back.
+
+        It is looked at once more when the attempt is sent: a machine may be suspended in between.
+        """
+        judged_ms = _check_grace(reclaimer, found)
+        change = _restoring(committer, head, restoration, run_id)
+        return change and replace(change, send_within_ms=found.send_allowance_ms(judged_ms))
 
     done = attempt(committer, clock, decide, run_id=run_id, table_uuid=head.uuid)
     reclaimer.drop(undo_id)
@@ -235,14 +239,17 @@ def undo_expiry(committer: Committer, reclaimer: Reclaimer, clock: Clock, undo_i
     return Undone(snapshot_ids=back.snapshot_ids if back else (), snapshot_id=done.snapshot_id)
 
 
-def _check_grace(reclaimer: Reclaimer, listed: Quarantine) -> None:
-    if reclaimer.now_ms() > listed.undo_until_ms:
+def _check_grace(reclaimer: Reclaimer, listed: Quarantine) -> int:
+    """Return the store's time. Errors: Conflict UNDO_EXPIRED."""
+    now_ms = reclaimer.now_ms()
+    if now_ms > listed.undo_until_ms:
         raise Conflict(
             "UNDO_EXPIRED",
             "the grace of this expiry is over, and its files may be gone; a backup is the only way back",
             retryable=False,
             undo_until_ms=listed.undo_until_ms,
         )
+    return now_ms
 
 
 def _restoring(committer: Committer, head: Head, wanted: Restoration, run_id: str) -> SnapshotChange | None:

@@ -58,6 +58,9 @@ def delete_due(
     left = reclaimer.unreachable(due)
     waiting = {q.undo_id: q for q in (*lists, *reclaimer.quarantines()) if q.undo_id not in done}
     needed = _needed(reclaimer, tuple(waiting.values()), now_ms, {f.path for files in left for f in files})
+    for listed, files in zip(due, left, strict=True):
+        if listed.files is None and files:
+            reclaimer.complete(listed, files)
     return [_delete(reclaimer, listed, files, needed) for listed, files in zip(due, left, strict=True)]
 
 

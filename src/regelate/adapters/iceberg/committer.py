@@ -21,6 +21,7 @@ from regelate.adapters.iceberg.consistency import check_succession
 from regelate.adapters.iceberg.expiry import expiry_updates, refs_taken
 from regelate.adapters.iceberg.faults import catalog_faults, is_locked, refusal
 from regelate.adapters.iceberg.history import ancestry, superseded
+from regelate.adapters.iceberg.ledger import Elapsed
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.producer import SnapshotProducer
 from regelate.adapters.iceberg.pruning import key_pruner
@@ -36,7 +37,7 @@ from regelate.core.head import Head
 from regelate.core.manifests import ManifestSummary
 from regelate.core.plan import FileGroup
 from regelate.core.table import DeleteContent, DeleteFile, FileScanTask, TableSnapshot, TableTotals
-from regelate.errors import InvariantViolated
+from regelate.errors import InvariantViolated, Unavailable
 from regelate.ports.files import Ledger
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class IcebergCommitter:
         self._lost: list[_Made] = []
         """Of attempts that were answered with a conflict, or refused."""
         self._landed_as: TableMetadata | None = None
+        self._since_head = Elapsed()
         self._head: tuple[TableMetadata, Head] | None = None
         """The head last described, which takes a while where it has many snapshots."""
         self._read_as = table.schema()
@@ -88,11 +90,12 @@ class IcebergCommitter:
     def head(self) -> Head:
         """Load the table anew. Errors: NotFound TABLE_NOT_FOUND, Unavailable CATALOG_UNAVAILABLE or
         CATALOG_INCONSISTENT."""
+        since_head = Elapsed()
         with catalog_faults():
             found = self._catalog.load_table(self._ident)
         metadata = found.metadata
         check_succession(self._table.metadata, metadata, seen_at_ms=self._seen_at_ms)
-        self._table = found
+        self._table, self._since_head = found, since_head
         if self._head is None or self._head[0] is not metadata:
             self._head = metadata, self._described(metadata)
         return self._head[1]
@@ -230,7 +233,8 @@ class IcebergCommitter:
     def try_commit(self, head: Head, change: Change) -> Outcome | CommitRefused:
         """Make one attempt on the head last seen (`head` must be that one).
 
-        Errors: Unsupported UNSUPPORTED_TABLE when the table is of a format meanwhile that we cannot write.
+        Errors: Unsupported UNSUPPORTED_TABLE when the table is of a format meanwhile that we cannot write; Unavailable
+        RUN_TOO_OLD when the time is over within which the change may be sent. Then nothing was sent, and no file stays.
         """
         if head.metadata_location != self._table.metadata_location:
             raise InvariantViolated("STALE_HEAD", "an attempt was made on another head than the one judged")
@@ -244,6 +248,7 @@ class IcebergCommitter:
                 with catalog_faults():
                     produced = producer.produce(change)
                 self._ledger.keep_alive()
+                self._check_in_time(change)
             except BaseException:  # nothing was sent, so nothing names these files
                 self._delete(producer.written)
                 raise
@@ -290,6 +295,16 @@ class IcebergCommitter:
         self._landed_as = response.metadata
         self._delete(superseded(self._table.metadata, response.metadata))
         return Outcome.LANDED
+
+    def _check_in_time(self, change: SnapshotChange) -> None:
+        """The last thing before the request: until then the process may have been suspended at any point."""
+        age_ms = self._since_head() * 1000
+        if change.send_within_ms is not None and age_ms > change.send_within_ms:
+            raise Unavailable(
+                "RUN_TOO_OLD",
+                f"this run was out of touch for {age_ms / 1000:.0f} s, and what it brings back may be deleted by now; "
+                "nothing was committed",
+            )
 
     def forget_lost(self, landed: int | None = None) -> None:
         """Delete the metadata files of attempts that are known not to have landed (law 8).

@@ -94,6 +94,11 @@ class SnapshotReclaimer:
             files=files,
         )
 
+    def complete(self, listed: Quarantine, files: Sequence[StoredFile]) -> None:
+        """Write down the files of a list without any: what names them now is deleted with them."""
+        document = self._lists.read(listed.undo_id)
+        self._lists.write(with_files(document, files, listed.recorded_ms))
+
     def drop(self, undo_id: str) -> None:
         self._lists.drop(undo_id)
 
