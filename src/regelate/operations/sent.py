@@ -154,17 +154,18 @@ class Sent:
             if isinstance(sent.change, ExpiryChange):
                 if _expired(head, sent.change):  # also after a conflict, which may be about our own commit (trap T7)
                     return sent
-            elif sent.outcome is not Outcome.UNDONE and self._hidden(head, sent.change, sent.head):
+            elif self._hidden(head, sent.change, sent):
                 return sent
         return None
 
-    def _hidden(self, head: Head, change: SnapshotChange, base: Head) -> bool:
+    def _hidden(self, head: Head, change: SnapshotChange, sent: SentAttempt) -> bool:
         """Say whether a change is in the table though its snapshot is not listed: expired since, or never shown (T16).
 
         A sequence number is given once: where another snapshot has the one that would have been ours, we are not in the
         table. Where it is not listed, manifests may still tell who bears it, and who added our files; without either
-        nobody knows. Format 1 has no numbers, only the files.
+        nobody knows but the database that said no. Format 1 has no numbers, only the files.
         """
+        base = sent.head
         if head.uuid != base.uuid or head.shows_next(base):
             return False
         try:
@@ -176,6 +177,8 @@ class Sent:
                 return adder == change.snapshot_id
         except Exception as error:
             raise self.unknown() from error
+        if sent.outcome is Outcome.UNDONE:
+            return False
         raise self.unknown()
 
     def check_closed(self, head: Head, cause: Exception | None = None) -> None:
