@@ -377,7 +377,7 @@ def test_row_33_a_job_of_such_a_table_is_handed_to_spark_where_it_runs(stack: Sp
 def test_zorder_is_sparks_alone(stack: SparkStack) -> None:
     order = [{"column": "id", "direction": "asc"}, {"column": "p", "direction": "asc"}]
     status, answer = stack.post(request("COMPACT", "t", strategy="zorder", sort_order=order))
-    assert (status, answer["engine"], answer["explanation"]) == (202, "spark", "strategy zorder is Spark's alone")
+    assert (status, answer["engine"], answer["explanation"]) == (202, "spark", "only Spark has the strategy zorder")
     stack.work()
     (spec,) = stack.spark.specs.values()
     assert SparkRequest.of_json(spec.request).compact.sort_order == order

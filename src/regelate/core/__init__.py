@@ -5,7 +5,7 @@ names        which names may stand for a table        policy      the knobs, and
 options      request, table and config -> a policy    deletes     which deletes apply to which data file
 selection    which data files want rewriting, and why prediction  how large outputs will be
 packing      order-keeping groups that come out right plan        groups, skips and the one reason
-health       how ill a table is                       placement   where a plan runs, and what it costs
+health       how healthy a table is                   placement   where a plan runs, and what it costs
 slices       one group as one part per output         rewrite     what came back; rows are conserved
 bounds       column bounds, decoded to compare        conflict    what happened meanwhile, what still stands
 stats        what the world is told                   retention   which snapshots may go

@@ -88,7 +88,8 @@ def judge(groups: Sequence[FileGroup], window: CommitWindow) -> Verdict:
     if window.ancestry is Ancestry.ROLLED_BACK:
         raise Conflict(
             "BASE_NOT_ANCESTOR",
-            f"snapshot {window.base_snapshot_id} is no ancestor of the head any more (a rollback?); plan again",
+            f"snapshot {window.base_snapshot_id} is no longer in the history of the current one (was the table rolled "
+            "back?); plan again",
             base=window.base_snapshot_id,
             head=window.head_snapshot_id,
         )
@@ -107,12 +108,12 @@ def judge(groups: Sequence[FileGroup], window: CommitWindow) -> Verdict:
     if window.other_names:
         raise Conflict(
             "SCHEMA_CHANGED",
-            "the table's name mapping was changed meanwhile: files without field ids read otherwise now; plan again",
+            "the table's name mapping was changed: files without field ids are read differently now; plan again",
         )
     if window.lost_specs:
         raise Conflict(
             "SPEC_CHANGED",
-            f"the table gave up partition spec {min(window.lost_specs)}, which planned files are in; plan again",
+            f"partition spec {min(window.lost_specs)}, which planned files use, was removed from the table; plan again",
             spec_ids=sorted(window.lost_specs),
         )
     kept: list[FileGroup] = []

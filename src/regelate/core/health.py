@@ -1,4 +1,4 @@
-"""How ill a table is: a score from 0 to 100, its worst partitions, and what to do.
+"""How healthy a table is: a score from 0 to 100, its worst partitions, and what to do.
 
 The score of a partition (0 well, 1 most urgent) adds four shares, each capped at 1:
 

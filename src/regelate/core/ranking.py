@@ -1,4 +1,4 @@
-"""Which tables of many are compacted next: the illest first, within a budget."""
+"""Which tables of many are compacted next: the unhealthiest first, within a budget."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RankedTable:
 
 
 def rank_fleet(healths: Collection[tuple[str, TableHealth]], policy: RankingPolicy) -> tuple[RankedTable, ...]:
-    """Return the tables, the illest first: by score, then the most candidate files, then by name."""
+    """Return the tables, the unhealthiest first: by score, then the most candidate files, then by name."""
     ordered = sorted(healths, key=lambda found: (found[1].score, -found[1].candidate_files, found[0]))
     ranked: list[RankedTable] = []
     for ident, health in ordered:

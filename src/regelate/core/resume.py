@@ -51,7 +51,9 @@ class ResumeToken:
     def check_table(self, table_uuid: str) -> None:
         """Refuse a token of another table, or of one that had this name before. Errors: Conflict TABLE_REPLACED."""
         if table_uuid != self.table_uuid:
-            message = "the resume token is of another table, or of one that had this name before; begin anew"
+            message = (
+                "the resume token belongs to another table, or to one that had this name before; start again without it"
+            )
             raise Conflict("TABLE_REPLACED", message, retryable=False)
 
 
@@ -94,4 +96,8 @@ def _is_run(text: str) -> bool:
 
 
 def _malformed() -> InvalidRequest:
-    return InvalidRequest("INVALID_FIELD", "resume_token: is none of this service", field="resume_token")
+    return InvalidRequest(
+        "INVALID_FIELD",
+        "resume_token: was not made by this service; send it as an answer gave it",
+        field="resume_token",
+    )

@@ -110,7 +110,7 @@ def _asked_of_spark(request: CompactRequest, capabilities: Capabilities) -> Job 
         return _invalid("dry_run", "zorder is planned in Spark only") if zorder else None
     if not capabilities.spark:
         return Refused(error=no_spark())
-    why = "the request asks for Spark" if by_name else "strategy zorder is Spark's alone"
+    why = "the request asks for Spark" if by_name else "only Spark has the strategy zorder"
     return Job(engine=Engine.SPARK, reason="ENGINE", why=why)
 
 

@@ -100,7 +100,7 @@ def check_partition_filters(partitions: Iterable[Partition], policy: CompactionP
             keys = f"known keys: {', '.join(known)}" if known else "the table is not partitioned"
             raise InvalidRequest(
                 "INVALID_FIELD",
-                f"partition_filter: {key!r} is no partition field or source column; {keys}",
+                f"partition_filter: {key!r} is neither a partition field nor the source column of one; {keys}",
                 field="partition_filter",
                 key=key,
                 known=known,

@@ -90,7 +90,9 @@ def _no_route(app: ApiGatewayResolver, asked: Asked, _: Exception) -> Response[s
         fault = InvalidRequest("METHOD_NOT_ALLOWED", message, status=405, allowed=allowed)
         return _json(refusal(fault, asked.caller), {"Allow": ", ".join(allowed)})
     known = sorted({path for _, path in ROUTES if path != DOCS_PATH})
-    return _json(refusal(NotFound("NOT_FOUND", f"no such path; known are {', '.join(known)}"), asked.caller))
+    return _json(
+        refusal(NotFound("NOT_FOUND", f"there is no such path; the paths are {', '.join(known)}"), asked.caller)
+    )
 
 
 def _json(answered: Answered, headers: Mapping[str, str | list[str]] | None = None) -> Response[str]:

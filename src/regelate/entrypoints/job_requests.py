@@ -22,7 +22,7 @@ class JobStatus(JobRequest):
 
 
 class JobCancel(JobRequest):
-    """What is committed stays; a job at work stops at its next group."""
+    """What is committed stays; a running job stops before its next group."""
 
     operation: Literal["JOB_CANCEL"]
 

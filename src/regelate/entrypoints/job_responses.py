@@ -10,7 +10,7 @@ JobStateName = Literal["QUEUED", "RUNNING", "CANCELLING", "SUCCEEDED", "FAILED",
 
 
 class JobProgress(Shape):
-    """File groups rewritten, by all parts so far, and those that are known of."""
+    """File groups rewritten by all parts so far, and all groups that are known."""
 
     groups_done: int
     groups_all: int
@@ -27,10 +27,10 @@ class JobTotalsAnswer(Shape):
 
 
 class JobAnswer(Answer):
-    """`result` is COMPACT's answer of the last part that ended; `error` the fault that ended the job, or the last try.
+    """`result` is COMPACT's answer of the last part that ended; `error` is what ended the job, or its last attempt.
 
     A job is cut into parts by the time that its worker has; `attempts` counts the starts of the present one. Where
-    `engine` is spark, `explanation` says why, and `run` is its id there.
+    `engine` is spark, `explanation` says why, and `run` is the run's id in Spark.
     """
 
     job_id: str
@@ -76,7 +76,7 @@ class SweptExpiry(Shape):
 
 
 class SweptTable(Shape):
-    """A table that has something to say; `error` is what stopped the sweep there, the other tables went on."""
+    """A table where something was found; `error` is what stopped the sweep there, the other tables went on."""
 
     table: str
     runs: list[SweptRun]
@@ -85,7 +85,7 @@ class SweptTable(Shape):
 
 
 class RankedTableAnswer(Shape):
-    """`rank`: COMPACT (a job was submitted), JOB_RUNNING (its job is at it), HEALTHY, OVER_BUDGET (the next sweep)."""
+    """`rank`: COMPACT (a job was submitted), JOB_RUNNING (it has one), HEALTHY, OVER_BUDGET (the next sweep's)."""
 
     table: str
     score: float
@@ -95,9 +95,9 @@ class RankedTableAnswer(Shape):
 
 
 class SweepAnswer(Answer):
-    """`backlog`: tables that the budgets left to the next sweep. On a dry run, what would be deleted and submitted.
+    """`backlog`: tables left to the next sweep, by its limits. A dry run says what would be deleted and submitted.
 
-    `ranking` lists the illest tables first; `jobs_backlog` are below the threshold, and the budget left them over.
+    `ranking` lists the unhealthiest tables first; `jobs_backlog` counts those below the threshold that get no job yet.
     """
 
     dry_run: bool

@@ -32,10 +32,10 @@ _REFUSALS = {
     424: "A file of the table is missing or corrupt; it was not touched.",
     429: "Too many operations of this tenant at once; nothing was written.",
     500: "A fault of this program: report it, and look at the table before writing again.",
-    501: "The table has a feature that is refused rather than guessed.",
+    501: "The table has a feature that this service does not support.",
     503: "Storage or catalog unavailable (`retryable`), or COMMIT_STATE_UNKNOWN: look before retrying.",
     504: "The query took too long.",
-    507: "Memory or disk of this process do not suffice.",
+    507: "This process has too little memory or disk.",
 }
 
 
@@ -120,7 +120,7 @@ def _operation(name: str, summary: str, answer: Schema, request: Schema | None =
         "responses": {"200": _content("Done.", answer), **(refusals if name != "openapi" else {})},
     }
     if name in ("database", "compact"):
-        accepted = _content("A job does it, or is at it already; `Location` leads to it.", _ref(CompactAnswer))
+        accepted = _content("A job does it, or is doing it already; `Location` leads to the job.", _ref(CompactAnswer))
         made["responses"]["202"] = accepted
     if request is not None:
         made["requestBody"] = {"required": True, "content": {"application/json": {"schema": request}}}

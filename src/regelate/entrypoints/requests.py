@@ -173,7 +173,7 @@ class Compact(TableRequest):
     selection: Literal["small-files", "time-series", "partition"] | None = None
     sort_order: list[SortDefinition] | None = Field(default=None, min_length=1)
     engine: Literal["auto", "duckdb", "spark"] | None = Field(
-        default=None, description="auto leaves to Spark what is too large for a worker, and what only Spark can."
+        default=None, description="auto leaves to Spark what is too large for a worker, and what only Spark can do."
     )
     expire_snapshots: bool = True
     snapshot_retention_hours: float | None = None
@@ -184,12 +184,14 @@ class Compact(TableRequest):
         default=None, description="How the rewrite is proven before its commit; strict compares every value."
     )
     max_cost: float | None = Field(
-        default=None, gt=0, description="US dollars: a run whose estimate is above is refused and nothing is written."
+        default=None, gt=0, description="US dollars: a run with a higher estimate is refused, and nothing is written."
     )
     idempotency_key: Identifier | None = None
-    run_async: bool = Field(default=False, alias="async", description="Answer 202 with a job at once.")
+    run_async: bool = Field(default=False, alias="async", description="Answer at once with status 202 and a job.")
     time_budget_seconds: float | None = Field(
-        default=None, gt=0, description="Commit what is done by then; resume_token takes up the rest."
+        default=None,
+        gt=0,
+        description="Commit what is done by then; a resume_token in the answer goes on with the rest.",
     )
     resume_token: Token | None = None
 
@@ -198,7 +200,9 @@ class Compact(TableRequest):
         how = {"resume_token", "run_async", "time_budget_seconds", "operation", *TableRequest.model_fields}
         clashing = sorted(self.model_fields_set - how)
         if self.resume_token is not None and clashing:
-            message = f"resume_token: carries the first request's fields; leave out {', '.join(clashing)}"
+            message = (
+                f"resume_token: the token already holds the first request's fields; leave out {', '.join(clashing)}"
+            )
             raise InvalidRequest("INVALID_FIELD", message, field="resume_token")
         if self.strategy == "zorder" and not self.sort_order:
             raise InvalidRequest(
@@ -206,7 +210,9 @@ class Compact(TableRequest):
             )
         if self.dry_run and (self.run_async or self.time_budget_seconds is not None):
             field = "async" if self.run_async else "time_budget_seconds"
-            raise InvalidRequest("INVALID_FIELD", f"{field}: a dry run does nothing that could take long", field=field)
+            raise InvalidRequest(
+                "INVALID_FIELD", f"{field}: cannot be combined with dry_run, which answers at once", field=field
+            )
         return self
 
 
@@ -249,7 +255,7 @@ class RewriteManifests(TableRequest):
 
 
 class Maintain(TableRequest):
-    """All steps in the safe order, or those that `steps` names; one that fails does not keep others from running."""
+    """All steps in a safe order, or those that `steps` names; if one fails, the others still run."""
 
     operation: Literal["MAINTAIN"]
     steps: list[Step] | None = Field(default=None, min_length=1)

@@ -149,8 +149,8 @@ class CompactAnswer(Answer):
     """A dry run answers PLANNED with its `plan`. `stats` is null where nothing was rewritten.
 
     `snapshot_id` is null where nothing was committed; ALREADY_DONE names the snapshot of the first time. DELEGATED,
-    with status 202, names the job that does it, or has done it under this key, its `engine`, and why it is that one. A
-    `resume_token` takes up the groups that time left over.
+    with status 202, names the job that does it, or has done it under this key, its `engine`, and why that engine. A
+    `resume_token` goes on with the groups that there was no time for.
     """
 
     compacted: bool
@@ -228,7 +228,7 @@ class RemoveOrphanFilesAnswer(Answer):
 
 
 class RewriteManifestsAnswer(Answer):
-    """What was written anew, or would be in a dry run."""
+    """What was rewritten, or would be on a dry run."""
 
     dry_run: bool
     manifests_before: int
@@ -251,7 +251,7 @@ class StepAnswer(Shape):
 
 
 class MaintainAnswer(Answer):
-    """PARTIAL where a step failed, or came to a part of its work."""
+    """PARTIAL where a step failed, or did only a part of its work."""
 
     status: Literal["COMPLETED", "PARTIAL"]
     dry_run: bool

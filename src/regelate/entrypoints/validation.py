@@ -54,7 +54,7 @@ def _check_texts(payload: Mapping[str, object]) -> None:
             json.dumps({name: None if name == _ROWS else value}, ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError:
             field = _step("", name)[:MAX_SHOWN_CHARACTERS]
-            message = f"{field}: holds half of a surrogate pair, which is no character"
+            message = f"{field}: holds half of a surrogate pair, which is not a character"
             raise InvalidRequest("INVALID_FIELD", message, field=field) from None
 
 

@@ -29,6 +29,6 @@ class Allowance:
             if self._left is None:
                 return
             if requests > self._left:
-                message = f"it takes at least {requests} requests, more than are made in passing"
+                message = f"it takes at least {requests} requests, more than a COMPACT makes for this on the side"
                 raise UsedUp("TIME_CAP_EXCEEDED", message)
             self._left -= requests

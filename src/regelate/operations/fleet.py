@@ -1,4 +1,4 @@
-"""What a sweep does about tables that are ill: rank them, and submit jobs within the budget."""
+"""What a sweep does about unhealthy tables: rank them, and submit jobs within the budget."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def submit_for_ill(
     submit: Callable[[str], JobRecord] | None,
     known: Callable[[str], JobRecord | None],
 ) -> tuple[FleetTable, ...]:
-    """Submit a job for each of the illest tables that were swept; `submit` is None on a dry run.
+    """Submit a job for each of the unhealthiest tables that were swept; `submit` is None on a dry run.
 
     A table whose job is not at its end yet takes nothing of the budget: `known` names that job.
     """

@@ -1,4 +1,4 @@
-"""TABLE_HEALTH: how ill a table is, and on demand one reason for every data file."""
+"""TABLE_HEALTH: how healthy a table is, and on demand a reason for every data file."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def told(record: JobRecord) -> Fields:
 
 
 def ranked(tables: Sequence[FleetTable]) -> Fields:
-    """Return the part of SWEEP's answer that is about jobs: counts over all tables, a list of the illest."""
+    """Return the part of SWEEP's answer that is about jobs: counts over all tables, a list of the unhealthiest."""
     told = [table for table in tables if table.ranked.health.score < 100 or table.job is not None]
     return {
         "jobs_submitted": sum(table.job is not None and not table.was_there for table in tables),

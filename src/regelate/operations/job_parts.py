@@ -162,10 +162,12 @@ class _Part:
         if record.state is JobState.CANCELLING:
             return record.cancelled(self._now())
         if record.attempts >= self._tools.max_attempts:
-            message = f"{record.attempts} workers died over part {record.part}: memory or time did not suffice"
+            message = (
+                f"{record.attempts} workers died on part {record.part} of the job: their memory or time was not enough"
+            )
             return self._lost(record, RegelateError("WORKER_LOST", message))
         if record.part > MAX_PARTS:
-            message = f"not at its end after {MAX_PARTS} parts: files come faster than they are merged"
+            message = f"the job has not ended after {MAX_PARTS} parts: files arrive faster than they are merged"
             return self._lost(record, RegelateError("TOO_MANY_PARTS", message))
         return record.started(self._held.lease.fence, self._now())
 

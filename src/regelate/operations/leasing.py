@@ -29,7 +29,8 @@ class Held:
         """Refuse to go on without it. Errors: Conflict LEASE_LOST."""
         if self.lost.is_set():
             raise Conflict(
-                "LEASE_LOST", f"another worker has {self.lease.lock}, or may take it; nothing more was committed"
+                "LEASE_LOST",
+                f"another worker has taken over {self.lease.lock}, or may do so; this one committed nothing more",
             )
 
 

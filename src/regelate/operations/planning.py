@@ -85,9 +85,9 @@ def planned(plan_id: str) -> tuple[int, int | None]:
     """
     parts = plan_id.split("-")
     if len(parts) not in (2, 3) or not parts[0].isdecimal() or not parts[-1].isalnum():
-        raise Conflict("PLAN_CHANGED", f"{plan_id[:80]!r} is not a plan id of this service", retryable=False)
+        raise Conflict("PLAN_CHANGED", f"{plan_id[:80]!r} was not made by this service", retryable=False)
     if len(parts) == 2:
         return int(parts[0]), None
     if not parts[2].isdecimal():
-        raise Conflict("PLAN_CHANGED", f"{plan_id[:80]!r} is not a plan id of this service", retryable=False)
+        raise Conflict("PLAN_CHANGED", f"{plan_id[:80]!r} was not made by this service", retryable=False)
     return int(parts[0]), int(parts[2])

@@ -159,7 +159,9 @@ def structured_query(request: QueryRequest, columns: Sequence[Column], limits: Q
         raise invalid("columns", "names no column")
     doubled = next((n for i, n in enumerate(names) if n in names[:i]), None)
     if doubled is not None:
-        raise invalid("columns", f"{doubled} would be put out twice; name an aggregate by `as`")
+        raise invalid(
+            "columns", f"{doubled} would appear twice in the result; give an aggregate another name with `as`"
+        )
     grouped = bool(group_by or aggregates)
     return StructuredQuery(
         columns=outputs,

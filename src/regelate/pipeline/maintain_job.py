@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STEPS = f"""\
 Do all that keeps a table small, in this order:
   {", ".join(StepName)}.
-A step that fails does not keep the others from running."""
+If one step fails, the others still run."""
 _ORDER = re.compile(r"(.+?)(?:\s+(asc|desc))?(?:\s+nulls[\s-](first|last))?", re.IGNORECASE)
 
 

@@ -213,7 +213,7 @@ def open_session(lake: Lake, launch: Launch, *, app_name: str) -> SparkSession:
     try:
         session: SparkSession = builder.getOrCreate()
     except RuntimeError as fault:  # pyspark's word for a JVM that ended before it answered
-        message = f"Spark did not start: {fault}; its own messages stand above"
+        message = f"Spark did not start: {fault}; its own messages are above"
         raise Unavailable("SPARK_UNAVAILABLE", message, retryable=False) from fault
     session.sparkContext.setLogLevel("ERROR")
     return session

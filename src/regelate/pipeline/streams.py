@@ -111,5 +111,5 @@ def check_folder(folder: str) -> str:
     """Return the folder as Spark takes it. Errors: DataUnavailable DATA_FILE_MISSING where it is a local one that is
     not there."""
     if "://" not in folder and not Path(folder).is_dir():
-        raise DataUnavailable("DATA_FILE_MISSING", f"{folder} is no folder", path=folder)
+        raise DataUnavailable("DATA_FILE_MISSING", f"{folder} is not a folder", path=folder)
     return folder

@@ -30,7 +30,7 @@ def post(url: str, message: Mapping[str, object]) -> None:
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidRequest("INVALID_FIELD", "webhook is no http(s) address", field="webhook")
+        raise InvalidRequest("INVALID_FIELD", "webhook is not an http or https address", field="webhook")
     body = json.dumps(message, ensure_ascii=False).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json; charset=utf-8"}, method="POST")
     opener = urllib.request.build_opener(_NoRedirects)

@@ -69,7 +69,7 @@ def _read(path: Path) -> Any:
         if len(seen) < len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"the key {twice!r} stands twice in one object")
+            raise ValueError(f"the key {twice!r} appears twice in one object")
         return seen
 
     def no_constant(text: str) -> NoReturn:

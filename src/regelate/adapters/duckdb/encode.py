@@ -160,7 +160,9 @@ def _fine_decimals(array: pa.Array) -> Values:
 def _moments(array: pa.Array) -> Values:
     texts = pc.cast(array, pa.string())
     if pc.any(pc.starts_with(texts, "<")).as_py():
-        raise InvalidRequest("QUERY_ERROR", f"a value of type {array.type} is beyond the calendar; cast it to VARCHAR")
+        raise InvalidRequest(
+            "QUERY_ERROR", f"a value of type {array.type} lies outside the years 1 to 9999; cast it to VARCHAR"
+        )
     values: Values = pc.replace_substring(texts, " ", "T").to_pylist()
     return values
 

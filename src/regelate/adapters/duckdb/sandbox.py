@@ -60,7 +60,7 @@ def guard(sql: str, names: Collection[str]) -> None:
     Errors: InvalidRequest QUERY_NOT_ALLOWED, QUERY_ERROR when the text does not parse.
     """
     if len(sql) > MAX_SQL_CHARACTERS or "\0" in sql or _has_surrogates(sql):
-        raise InvalidRequest("QUERY_ERROR", f"the SQL is no text of at most {MAX_SQL_CHARACTERS} characters")
+        raise InvalidRequest("QUERY_ERROR", f"sql must be a text of at most {MAX_SQL_CHARACTERS} characters")
     with duckdb.connect(config={"autoload_known_extensions": "false", "enable_external_access": "false"}) as scratch:
         try:
             statements = scratch.extract_statements(sql)

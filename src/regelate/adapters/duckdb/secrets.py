@@ -42,5 +42,5 @@ def use_store(connection: duckdb.DuckDBPyConnection, access: ObjectStoreAccess) 
         refused = False
     if refused:  # outside of the block: no traceback keeps the statement
         raise Unavailable(
-            "STORAGE_AUTH", "the engine did not take the storage's credentials", status=502, retryable=False
+            "STORAGE_AUTH", "DuckDB did not accept the storage's credentials", status=502, retryable=False
         )

@@ -160,7 +160,10 @@ def _sort_keys(name: str, columns: Sequence[Column]) -> tuple[str, ...]:
             )
         return (expression,)
     raise InvalidRequest(
-        "INVALID_OPTION", f"sort_order: {name!r} is no column that can be sorted by", option="sort_order", value=name
+        "INVALID_OPTION",
+        f"sort_order: {name!r} is not a column that the table can be sorted by",
+        option="sort_order",
+        value=name,
     )
 
 

@@ -36,7 +36,7 @@ def check_succession(seen: TableMetadata, found: TableMetadata, *, seen_at_ms: i
 def _inconsistent(what: str) -> Unavailable:
     return Unavailable(
         "CATALOG_INCONSISTENT",
-        f"the catalog answered with {what}; nothing was committed on it. Look at the catalog, then repeat",
+        f"the catalog answered with {what}; nothing was committed. Check the catalog, then repeat",
         status=502,
     )
 

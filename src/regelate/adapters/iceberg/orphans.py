@@ -61,7 +61,7 @@ class TableOrphans:
         if found.metadata.table_uuid != self._table.metadata.table_uuid:
             raise Conflict(
                 "TABLE_REPLACED",
-                "another table stands under this name by now, and the files may be those of the first, which may have "
+                "another table has this name by now, and the files may belong to the earlier one, which may have "
                 "been renamed; nothing was deleted",
                 retryable=False,
             )

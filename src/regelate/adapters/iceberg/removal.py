@@ -63,7 +63,7 @@ class Removal:
             raise Conflict(
                 "INPUT_LISTED_TWICE",
                 f"the head lists the {len(change.removed)} files to remove {self._found} times, and "
-                f"{change.removed_entries} were read: a data file stands in the table twice; remove the duplicate "
+                f"{change.removed_entries} were read: a data file is listed in the table twice; remove the duplicate "
                 "entry",
                 retryable=False,
             )

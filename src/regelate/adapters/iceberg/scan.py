@@ -129,7 +129,7 @@ def _present(metadata: TableMetadata, snapshot_id: int | None, as_of_ms: int) ->
     found = None if snapshot_id is None else metadata.snapshot_by_id(snapshot_id)
     if found is None:
         raise NotFound(
-            "SNAPSHOT_NOT_FOUND", f"the table has no snapshot of the time {as_of_ms} ms (before it, or expired)"
+            "SNAPSHOT_NOT_FOUND", f"the table had no snapshot at {as_of_ms} ms since the epoch, or it has expired"
         )
     return found
 

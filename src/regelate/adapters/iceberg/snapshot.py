@@ -164,7 +164,7 @@ def _check_sort_order(policy: CompactionPolicy, metadata: TableMetadata) -> None
     """Judge the columns to sort by, so that a dry run and an empty table refuse what a rewrite would."""
     known = set(_sortable(columns_of(metadata.schema()))) if policy.sort_order else set()
     for name in (f.column for f in policy.sort_order if f.column not in known):
-        message = f"sort_order: {name!r} is no column that can be sorted by"
+        message = f"sort_order: {name!r} is not a column that the table can be sorted by"
         raise InvalidRequest("INVALID_OPTION", message, option="sort_order", value=name)
 
 

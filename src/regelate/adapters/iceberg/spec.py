@@ -129,7 +129,7 @@ def _source(path: str, schema: Schema, code: str) -> NestedField:
         known = ", ".join(c.name for c in schema.columns[:50])
         raise InvalidRequest(code, f"no column {path[:80]!r}; the columns are {known}", field=path) from None
     if not field.field_type.is_primitive:
-        raise InvalidRequest(code, f"column {path!r} is no primitive type", field=path)
+        raise InvalidRequest(code, f"column {path!r} does not have a primitive type", field=path)
     parents = schema._lazy_id_to_parent
     above = parents.get(field.field_id)
     while above is not None:

@@ -62,7 +62,7 @@ class DynamoJobs:
             before = {} if named is None else {":before": {"S": named}}
             if self._update(_lock_key(record.lock), "SET job_id = :id", free, {":id": {"S": record.job_id}, **before}):
                 return known or record
-        raise Unavailable("JOBS_UNAVAILABLE", f"{TRIES} others were faster to submit a job for {record.ident}")
+        raise Unavailable("JOBS_UNAVAILABLE", f"{TRIES} other requests came first with a job for {record.ident}")
 
     def get(self, job_id: str) -> JobRecord | None:
         item, _ = self._read(_job_key(job_id))

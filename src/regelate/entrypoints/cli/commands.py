@@ -301,7 +301,7 @@ def _mapping(flag: str, pairs: Sequence[tuple[str, str]] | None) -> dict[str, st
     if pairs is None:
         return None
     if len(dict(pairs)) != len(pairs):
-        raise usage(flag, "the same name stands twice", "name each only once")
+        raise usage(flag, "the same name appears twice", "name each only once")
     return dict(pairs)
 
 

@@ -26,12 +26,12 @@ HINTS: Mapping[str, str] = {
     "COMMIT_STATE_UNKNOWN": "look at the table before you repeat it; repeating with --idempotency-key is safe",
     "COST_LIMIT_EXCEEDED": "narrow it with --partition or --max-files, or raise --max-cost",
     "DEMO_DATA_MISSING": "install it: pip install 'regelate[demo]'",
-    "JOB_NOT_FOUND": "`regelate jobs` lists those that there are",
+    "JOB_NOT_FOUND": "`regelate jobs` lists the jobs that exist",
     "JOBS_DISABLED": "set jobs.store in config.json, or compact without --async",
-    "UNSUPPORTED_TABLE": "`regelate compact NS.TABLE --engine spark` compacts it by Spark, where there is one; "
+    "UNSUPPORTED_TABLE": "`regelate compact NS.TABLE --engine spark` compacts it on Spark, where Spark is set up; "
     "nothing was changed",
     "SPARK_DISABLED": "`make setup-spark`, or pip install 'regelate[spark]', and spark.run in config.json",
-    "GC_DISABLED": "the table says gc.enabled=false: its files belong to somebody else too",
+    "GC_DISABLED": "the table says gc.enabled=false: its files may be shared with other tables or branches",
     "CATALOG_UNAVAILABLE": "check that the catalog of config.json can be reached, then run the command again",
     "CATALOG_AUTH": "check the credentials of the catalog in config.json",
     "STORAGE_AUTH": "check the permissions on the table's location",

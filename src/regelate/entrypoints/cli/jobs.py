@@ -28,7 +28,7 @@ def jobs(args: argparse.Namespace) -> int:
         operation = "JOB_STATUS" if args.what == "status" else "JOB_CANCEL"
         return _told(args, Door(args).ask(operation, (None, None), {"job_id": args.job_id}))
     if args.job_id is not None:
-        raise usage("JOB_ID", f"`jobs {args.what}` takes none", f"regelate jobs status {args.job_id}")
+        raise usage("JOB_ID", f"`jobs {args.what}` takes no job id", f"regelate jobs status {args.job_id}")
     return _run(args) if args.what == "run" else _list(args)
 
 
@@ -42,10 +42,10 @@ def submitted(args: argparse.Namespace, answer: Answer) -> int:
             screen.say(f"{told} {answer['job_id']}: another --idempotency-key compacts again.")
             return exit_code(answer)
         at_it = answer["reason"] == "JOB_RUNNING"
-        screen.say(f"{'A job is at it already' if at_it else 'Submitted'}: {answer['job_id']}")
+        screen.say(f"{'A job is compacting it already' if at_it else 'Submitted'}: {answer['job_id']}")
         if answer["engine"] == "spark":
             screen.say(f"Spark does it: {answer['explanation']}.")
-        screen.say("`regelate serve` works it off if it is running, `regelate jobs run` does it here.", style="dim")
+        screen.say("`regelate serve` runs it if one is started; `regelate jobs run` runs it here.", style="dim")
     return exit_code(answer)
 
 

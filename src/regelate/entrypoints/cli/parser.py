@@ -147,8 +147,8 @@ def _rows(commands: Any) -> None:
 
 
 def _health(commands: Any) -> None:
-    health = _command(commands, "health", "say how ill a table is, and why")
-    health.add_argument("--explain", action="store_true", help="one reason for every data file")
+    health = _command(commands, "health", "score a table's health, and say why")
+    health.add_argument("--explain", action="store_true", help="list a reason for every data file")
 
 
 def _compaction(commands: Any) -> None:
@@ -156,7 +156,7 @@ def _compaction(commands: Any) -> None:
         commands,
         "compact",
         "merge a table's small files",
-        more="What is left out comes from the table, then config.json.",
+        more="Settings that are left out come from the table, then from config.json.",
     )
     compact.add_argument("--dry-run", action="store_true", help="plan only")
     compact.add_argument("--plan-id", metavar="ID", help="run exactly this plan, or refuse")
@@ -168,12 +168,17 @@ def _compaction(commands: Any) -> None:
     compact.add_argument("--no-expire", action="store_true", help="expire no snapshots afterwards")
     compact.add_argument("--retention-hours", type=reader(texts.hours), metavar="H", help="age of snapshots to expire")
     compact.add_argument("--idempotency-key", metavar="KEY", help="repeating the command with it compacts once")
-    compact.add_argument("--async", dest="run_async", action="store_true", help="leave it to a job, and say which")
     compact.add_argument(
-        "--time-budget-seconds", type=reader(float), metavar="S", help="commit what is done by then, and begin no more"
+        "--async", dest="run_async", action="store_true", help="leave it to a background job, and print the job's id"
     )
-    compact.add_argument("--engine", choices=("auto", "duckdb", "spark"), help="spark makes a job that Spark does")
-    compact.add_argument("--resume-token", metavar="TOKEN", help="take up what an earlier one left over in its time")
+    compact.add_argument(
+        "--time-budget-seconds",
+        type=reader(float),
+        metavar="S",
+        help="stop after so long, and commit what is done by then",
+    )
+    compact.add_argument("--engine", choices=("auto", "duckdb", "spark"), help="spark: leave it to a job on Spark")
+    compact.add_argument("--resume-token", metavar="TOKEN", help="go on where an earlier run stopped for lack of time")
     plan = _command(commands, "plan", "show what compact would do, and change nothing")
     for parser in (compact, plan):
         _add_policy(parser)
@@ -182,23 +187,30 @@ def _compaction(commands: Any) -> None:
 def _add_policy(parser: Parser) -> None:
     parser.add_argument("--force", action="store_true", help="merge any 2 small files, whatever the thresholds")
     parser.add_argument("--target-file-size-mb", type=reader(texts.whole(1)), metavar="MB")
-    parser.add_argument("--max-files", type=reader(texts.whole(1)), metavar="N", help="rewrite at most so many files")
+    parser.add_argument("--max-files", type=reader(texts.whole(1)), metavar="N", help="rewrite at most N files")
     _append(parser, "--partition", "K=V", texts.partition_values, "month=2025-01[,region=eu]")
-    parser.add_argument("--where", metavar="FILTER", help='only files that may hold such rows, for example "id > 5"')
-    parser.add_argument("--strategy", choices=STRATEGIES, help="zorder is Spark's alone")
+    parser.add_argument(
+        "--where", metavar="FILTER", help='only files that may hold matching rows, for example "id > 5"'
+    )
+    parser.add_argument("--strategy", choices=STRATEGIES, help="zorder runs on Spark only")
     parser.add_argument("--selection", choices=("small-files", "time-series", "partition"))
     _append(parser, "--sort", "ORDER", texts.sort_field, "'column [desc] [nulls last]', for sort and zorder")
-    _append(parser, "--option", "K=V", texts.pair, "an option of Iceberg's, such as min-input-files=2")
-    parser.add_argument("--max-cost", type=reader(float), metavar="DOLLARS", help="refuse a dearer run on Lambda")
+    _append(parser, "--option", "K=V", texts.pair, "one of Iceberg's options, such as min-input-files=2")
+    parser.add_argument(
+        "--max-cost",
+        type=reader(float),
+        metavar="DOLLARS",
+        help="refuse a run whose estimated cost on Lambda is higher",
+    )
 
 
 def _jobs(commands: Any) -> None:
     jobs = _command(
         commands,
         "jobs",
-        "list jobs, look at one, cancel it, or work them off here",
+        "list jobs, look at one, cancel it, or run those that are due",
         table=False,
-        more="list (the newest first), status JOB_ID, cancel JOB_ID, or run: what is due, until nothing is.",
+        more="WHAT is list (newest first), status JOB_ID, cancel JOB_ID, or run (all that are due, one by one).",
     )
     jobs.add_argument("what", nargs="?", choices=("list", "status", "cancel", "run"), default="list", metavar="WHAT")
     jobs.add_argument("job_id", nargs="?", metavar="JOB_ID")
@@ -209,27 +221,34 @@ def _expiry(commands: Any) -> None:
         commands,
         "expire",
         "expire old snapshots",
-        more="The files that only they need are deleted when a grace is over; until then --undo brings them back.",
+        more="Files that only they need are deleted after a grace period; until then --undo brings the snapshots back.",
     )
     _add_retention(expire)
-    expire.add_argument("--dry-run", action="store_true", help="only say what would go")
+    expire.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     expire.add_argument("--undo", metavar="ID", help="bring the snapshots of an earlier expiry back")
     sweep = _command(
         commands,
         "sweep",
-        "delete what dead runs left behind, and submit jobs for ill tables",
+        "delete what crashed runs left behind, and submit jobs for unhealthy tables",
         table=False,
-        more="Files that no snapshot names, of runs that ended without a word longer ago than any run may take.\n"
+        more="Deletes files that no snapshot names, of runs that crashed longer ago than the longest run may take.\n"
         "Without --tenant and NS: the tables of all tenants.",
     )
     sweep.add_argument("namespace", metavar="NS", nargs="?", help="only this namespace")
-    sweep.add_argument("--max-tables", type=reader(texts.whole(1)), metavar="N", help="look at so many tables at most")
-    sweep.add_argument("--time-budget-seconds", type=reader(float), metavar="S", help="begin no table after so long")
+    sweep.add_argument("--max-tables", type=reader(texts.whole(1)), metavar="N", help="look at no more than N tables")
     sweep.add_argument(
-        "--health-below", type=reader(float), metavar="SCORE", help="submit jobs for tables below it, 0 to 100"
+        "--time-budget-seconds", type=reader(float), metavar="S", help="start no further table after S seconds"
     )
-    sweep.add_argument("--max-jobs", type=reader(texts.whole()), metavar="N", help="at most so many; 0 submits none")
-    sweep.add_argument("--dry-run", action="store_true", help="only say what would go")
+    sweep.add_argument(
+        "--health-below",
+        type=reader(float),
+        metavar="SCORE",
+        help="submit jobs for tables with a lower score, 0 to 100",
+    )
+    sweep.add_argument(
+        "--max-jobs", type=reader(texts.whole()), metavar="N", help="submit at most N jobs; 0 submits none"
+    )
+    sweep.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
 
 
 def _add_retention(parser: Parser) -> None:
@@ -239,7 +258,7 @@ def _add_retention(parser: Parser) -> None:
         "--grace-hours",
         type=reader(texts.hours),
         metavar="H",
-        help="undo is possible for so long; 0 deletes the files at once",
+        help="how long an undo is possible; 0 deletes the files at once",
     )
 
 
@@ -247,19 +266,19 @@ def _upkeep(commands: Any) -> None:
     orphans = _command(
         commands,
         "orphans",
-        "list the files in a table's folder that nothing needs",
-        more="A file that is younger may belong to a commit under way and is left out.",
+        "list files in a table's folder that the table does not need",
+        more="Younger files may belong to a commit in progress and are left out.",
     )
     orphans.add_argument("--older-than-hours", type=reader(texts.hours), metavar="H", help="default and least: 72")
     orphans.add_argument("--delete", action="store_true", help="delete them; without this they are only listed")
     manifests = _command(commands, "manifests", "merge a table's small manifests, clustered by partition")
-    manifests.add_argument("--dry-run", action="store_true", help="only say what would be written anew")
+    manifests.add_argument("--dry-run", action="store_true", help="only say what would be rewritten")
     maintain = _command(
         commands,
         "maintain",
-        "do all that keeps a table small",
+        "run all maintenance steps of a table",
         more="In this order: compact, dangling_deletes, manifests, expire, orphans, reclaim (files whose grace is\n"
-        "over). A step that fails does not keep the others from running.",
+        "over). If one step fails, the others still run.",
     )
     maintain.add_argument("--steps", type=reader(texts.names), metavar="A,B", help="only these")
     maintain.add_argument("--force", action="store_true", help="merge any 2 small files, whatever the thresholds")
@@ -269,7 +288,7 @@ def _upkeep(commands: Any) -> None:
 
 
 def _doors(commands: Any) -> None:
-    serve = _command(commands, "serve", "offer the API on this machine", table=False)
+    serve = _command(commands, "serve", "serve the API on this machine", table=False)
     serve.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1")
     serve.add_argument("--port", type=reader(_port), default=8080, help="default: 8080; 0 takes a free one")
     invoke = _command(commands, "invoke", "send one event through the door that Lambda uses", table=False)

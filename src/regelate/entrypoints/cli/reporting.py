@@ -30,7 +30,7 @@ def report(args: argparse.Namespace) -> int:
         message = documents.message(made)
     except (KeyError, TypeError, AttributeError) as fault:
         todo = "take what --result or `compact --json` wrote"
-        raise usage("RESULT.json", f"is no result of a job ({type(fault).__name__}: {fault})", todo) from None
+        raise usage("RESULT.json", f"is not the result of a job ({type(fault).__name__}: {fault})", todo) from None
     if args.json:
         screen.put_json({"success": True, "failures": made.failures, "message": message})
     else:
@@ -45,10 +45,10 @@ def _read(path: Path) -> Answer:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as fault:
-        why = getattr(fault, "strerror", None) or "is no JSON"
+        why = getattr(fault, "strerror", None) or "is not JSON"
         raise usage("RESULT.json", f"{path}: {why}", "name files that --result has written") from None
     if not isinstance(found, dict):
-        raise usage("RESULT.json", f"{path} holds no object", "name files that --result has written")
+        raise usage("RESULT.json", f"{path} does not hold a JSON object", "name files that --result has written")
     return found
 
 

@@ -62,7 +62,7 @@ def schema(text: str) -> dict[str, Any]:
         if kind.partition("<")[0] in ("struct", "list", "map"):
             raise ValueError(f"{part!r}: write nested types in a JSON file, as CREATE_TABLE takes them")
         if name in fields:
-            raise ValueError(f"the column {name!r} stands twice")
+            raise ValueError(f"the column {name!r} appears twice")
         fields[name] = {"type": kind, "required": required}
     return {"fields": fields}
 

@@ -144,11 +144,13 @@ def sweep(args: argparse.Namespace) -> int:
         told = f"{table['table']}: health {table['score']:g}, {table['rank'].lower().replace('_', ' ')}{job}"
         screen.say(screen.printable_line(told))
     if answer["jobs_submitted"]:
-        screen.say(f"{plural(answer['jobs_submitted'], 'job')} submitted; `regelate jobs run` works them off here.")
+        screen.say(f"{plural(answer['jobs_submitted'], 'job')} submitted; `regelate jobs run` runs them here.")
     if answer["jobs_backlog"]:
-        screen.say(f"{plural(answer['jobs_backlog'], 'ill table')} left to the next sweep by --max-jobs.")
+        screen.say(f"{plural(answer['jobs_backlog'], 'unhealthy table')} left to the next sweep by --max-jobs.")
     if answer["backlog"]:
-        screen.say(f"{plural(answer['backlog'], 'table')} left to the next sweep by the budgets.")
+        screen.say(
+            f"{plural(answer['backlog'], 'table')} left to the next sweep: the limits on time and tables were reached."
+        )
     for table in answer["tables"]:
         if table["error"] is not None:
             screen.warn(f"{table['table']}: {table['error']['code']}: {table['error']['message']}")

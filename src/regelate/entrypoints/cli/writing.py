@@ -47,7 +47,7 @@ class _Sum:
 def write(args: argparse.Namespace) -> int:
     form = format_of(args.file, args.format)
     if args.null and form != "csv":
-        raise usage("--null", f"a {form} file says null itself", "leave --null out")
+        raise usage("--null", f"a {form} file has nulls of its own", "leave --null out")
     door, done = Door(args), _Sum()
     if form == "jsonl" and args.mode != WHOLE:
         _in_batches(args, door, done)
