@@ -1,4 +1,5 @@
-"""How long a fresh process takes until it could serve: the API's function and the worker's, beside bare imports.
+"""How long a fresh process takes until it could serve: the API's function and the worker's, beside bare imports; and
+what a short command of the command line costs.
 
 Every measurement is a process of its own with warm file caches and byte code, as an image has it. Lambda's first read
 of an image is slower and is not measured here.
@@ -14,9 +15,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from benchmarks.lake import open_catalog
+
 ROOT = Path(__file__).parent.parent
 API = "import regelate.handler"
 WORKER = "import regelate.worker"
+LIST = """
+from regelate.entrypoints.cli import main
+main(["list", "bench"])
+"""
+"""Opens a catalog in SQLite and asks it for names: what every command does at least."""
 BARE = """
 from importlib import import_module
 for name in {names!r}:
@@ -34,8 +45,12 @@ print(json.dumps(dict(seconds=seconds, processor_seconds=processor_seconds, peak
 OURS = ("regelate", "benchmarks", "__main__", "__editable__")
 
 
-def fresh(program: str) -> dict[str, Any]:
-    """Run a program in a process of its own; the time is from its first line, without the interpreter's own start."""
+def fresh(program: str, lake: Path | None = None) -> dict[str, Any]:
+    """Run a program in a process of its own; the time is from its first line, without the interpreter's own start.
+
+    Byte code is kept, so that from the second run on nothing is compiled. `lake`: its REGELATE_HOME, else an empty one.
+    """
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryDirectory(prefix="regelate-bench-cold-") as folder:
         done = subprocess.run(
             [sys.executable, "-c", MEASURED.format(program=program)],
@@ -43,7 +58,7 @@ def fresh(program: str) -> dict[str, Any]:
             text=True,
             check=True,
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "REGELATE_HOME": folder, "HOME": folder},
+            env={**kept, "PYTHONPATH": str(ROOT / "src"), "REGELATE_HOME": str(lake or folder), "HOME": folder},
         )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -66,15 +81,25 @@ def _importable(name: str) -> bool:
         return False
 
 
-def measurements() -> dict[str, Any]:
+def make_lake(home: Path) -> Path:
+    """Make a lake with one table in a catalog of SQLite."""
+    catalog = open_catalog(home)
+    catalog.create_namespace_if_not_exists("bench")
+    catalog.create_table("bench.events", Schema(NestedField(1, "id", LongType())))
+    catalog.close()
+    return home
+
+
+def measurements(work: Path) -> dict[str, Any]:
     """Return what is measured, by name; each call is one fresh process."""
-    bare = bare_imports()
+    bare, lake = bare_imports(), make_lake(work)
 
     def of(program: str) -> dict[str, Any]:
-        return {key: value for key, value in fresh(program).items() if key != "modules"}
+        return {key: value for key, value in fresh(program, lake).items() if key != "modules"}
 
     return {
         "API init": lambda: of(API),
         "worker init": lambda: of(WORKER),
         "bare imports of the worker's libraries": lambda: of(bare),
+        "regelate list": lambda: of(LIST),
     }

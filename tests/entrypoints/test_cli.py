@@ -22,6 +22,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table.snapshots import Operation
 
+from benchmarks.cold_start import LIST, fresh, make_lake
 from regelate import __version__
 from regelate.core.exit_codes import DONE, FAILED, INTERRUPTED, LATER, PARTIAL, USAGE
 from regelate.entrypoints.cli import faults, main, screen, texts
@@ -149,6 +150,13 @@ print("imported", sorted(roots - sys.stdlib_module_names - {"regelate"}))
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "imported []"
+
+
+def test_listing_tables_imports_no_engine_no_arrow_and_no_server(tmp_path: Path) -> None:
+    """What `python -m benchmarks cold_start` measures: each of these would be a tenth of a second and more."""
+    loaded = set(fresh(LIST, make_lake(tmp_path / "lake"))["modules"])
+    assert "pyiceberg.catalog.sql" in loaded
+    assert loaded & {"duckdb", "pandas", "pyarrow", "boto3", "http.server", "matplotlib"} == set()
 
 
 @pytest.mark.parametrize(

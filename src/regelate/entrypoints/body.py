@@ -11,13 +11,15 @@ import codecs
 import json
 import math
 import re
-import socket
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler
 from itertools import accumulate
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from regelate.errors import InvalidRequest
+
+if TYPE_CHECKING:  # not for Lambda and the command line, which have no sockets of their own
+    import socket
+    from http.server import BaseHTTPRequestHandler
 
 MAX_BODY_BYTES = 6 * 1024 * 1024
 """Lambda's own limit for one synchronous request."""
@@ -117,7 +119,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(made) != len(pairs):
         seen: set[str] = set()
         key = next(k for k, _ in pairs if k in seen or seen.add(k))  # type: ignore[func-returns-value]
-        raise InvalidRequest("INVALID_REQUEST", f"the key {_shown(key)} stands twice in one object", key=_shown(key))
+        raise InvalidRequest("INVALID_REQUEST", f"the key {_shown(key)} appears twice in one object", key=_shown(key))
     return made
 
 
@@ -182,7 +184,9 @@ def _length(request: BaseHTTPRequestHandler) -> int:
 
 def drain(connection: socket.socket, max_bytes: int) -> None:
     """Read away what a refused client still sends: closed at once, it would see a reset and not the answer."""
-    connection.shutdown(socket.SHUT_WR)
+    from socket import SHUT_WR
+
+    connection.shutdown(SHUT_WR)
     connection.settimeout(_DRAIN_SECONDS)
     left = max_bytes * _DRAIN_FACTOR
     try:

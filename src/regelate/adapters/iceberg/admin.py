@@ -14,7 +14,6 @@ from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetP
 from regelate.adapters.iceberg.catalogs import open_table
 from regelate.adapters.iceberg.faults import catalog_faults
 from regelate.adapters.iceberg.neighbours import Neighbours
-from regelate.adapters.iceberg.purge import FileList, delete_files
 from regelate.adapters.iceberg.schema import columns_of, same_columns, schema_of
 from regelate.adapters.iceberg.snapshot import refs_of
 from regelate.adapters.iceberg.spec import describe_order, describe_spec, order_of, spec_of
@@ -104,7 +103,7 @@ class IcebergAdmin:
                 return dict(table.metadata.properties)
             except Conflict:
                 self._sleep(BASE_DELAY_SECONDS * 2**number * (0.5 + random.random()))
-        raise Conflict("COMMIT_CONFLICT", f"lost {MAX_ATTEMPTS} races against other writers; try again")
+        raise Conflict("COMMIT_CONFLICT", f"other writers committed first, {MAX_ATTEMPTS} times in a row; try again")
 
     def describe(self, ident: str) -> TableDescription:
         """Return what the table's current metadata says."""
@@ -137,6 +136,8 @@ class IcebergAdmin:
             with catalog_faults():
                 self._catalog.drop_table(_identifier(ident))
             return
+        from regelate.adapters.iceberg.purge import FileList, delete_files  # with PyArrow, which names do not need
+
         table = open_table(self._catalog, ident)
         if not gc_enabled(table.metadata.properties):
             raise NotAllowed(
@@ -145,7 +146,11 @@ class IcebergAdmin:
         Neighbours(self._survey).check_no_clone(table)
         files = FileList.of(table)
         if open_table(self._catalog, ident).metadata.table_uuid != table.metadata.table_uuid:
-            raise Conflict("TABLE_REPLACED", f"another table is {ident} by now; nothing was dropped", retryable=False)
+            raise Conflict(
+                "TABLE_REPLACED",
+                f"another table has taken the name {ident} meanwhile; nothing was dropped",
+                retryable=False,
+            )
         with catalog_faults():
             self._catalog.drop_table(_identifier(ident))
         delete_files(table.io, files)

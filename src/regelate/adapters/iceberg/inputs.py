@@ -8,7 +8,8 @@ from pathlib import Path
 from pyiceberg.io import FileIO
 
 from regelate.adapters.iceberg.faults import storage_faults
-from regelate.adapters.iceberg.s3.file_io import S3FileIO, is_s3
+from regelate.adapters.iceberg.s3.file_io import S3FileIO
+from regelate.adapters.iceberg.s3.settings import is_s3
 
 PIECE_BYTES = 8 * 1024 * 1024
 

@@ -20,7 +20,8 @@ from pyiceberg.transforms import IdentityTransform
 
 from regelate.adapters.iceberg.faults import storage_faults
 from regelate.adapters.iceberg.footer_metrics import MetricsPlan
-from regelate.adapters.iceberg.s3.file_io import S3FileIO, is_s3
+from regelate.adapters.iceberg.s3.file_io import S3FileIO
+from regelate.adapters.iceberg.s3.settings import is_s3
 from regelate.adapters.iceberg.schema import columns_of
 from regelate.core.policy import SortField
 from regelate.core.rewrite import NewDataFile, OutputTarget

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-import pyarrow as pa
 from pyiceberg.expressions import (
     AlwaysTrue,
     And,
@@ -129,7 +128,7 @@ def key_pruner(rows: object, key: Sequence[str], metadata: TableMetadata) -> Fil
         if isinstance(kind, IntegerType | LongType | StringType | DateType):
             values = rows[name].unique()  # type: ignore[index]
             if isinstance(kind, DateType):
-                values = values.cast(pa.int32())
+                values = values.cast("int32")
             found = [v for v in values.to_pylist() if v is not None]
             expression = And(expression, _any_of(name, found))
     return FilePruner(expression, metadata, schema)

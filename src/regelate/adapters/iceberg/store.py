@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from regelate.adapters.iceberg.faults import storage_faults
-from regelate.adapters.iceberg.s3.file_io import S3FileIO, is_s3
+from regelate.adapters.iceberg.s3.settings import is_s3
 from regelate.core.reachability import Place, StoredFile
 from regelate.errors import RegelateError, Unavailable, Unsupported
 
@@ -129,6 +129,8 @@ def _modified_ms(files: Iterable[StoredFile], location: str) -> int:
 
 
 def _listed(io: FileIO, root: str) -> Iterator[tuple[str, int, int]]:
+    from regelate.adapters.iceberg.s3.file_io import S3FileIO
+
     own: Any = getattr(io, "list_prefix", None)
     if isinstance(io, S3FileIO) and is_s3(root):
         yield from io.store.listed(root)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
 
 from regelate.core.exit_codes import USAGE
 from regelate.entrypoints.cli.parser import make_parser
+
+OBJECTS_BETWEEN_COLLECTIONS = 50_000
+"""Importing makes objects that stay: to look for garbage after every 700 of them is a quarter of a short command."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.run is None:
         parser.print_help()
         return 0
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     from regelate.entrypoints.cli.running import run
 
     try:

@@ -6,7 +6,8 @@ from urllib.parse import urlsplit
 
 from pyiceberg.table import Table
 
-from regelate.adapters.iceberg.s3.file_io import S3FileIO, boto3_is_installed, is_s3
+from regelate.adapters.iceberg.s3.file_io import S3FileIO
+from regelate.adapters.iceberg.s3.settings import S3Settings, boto3_is_installed, is_s3
 from regelate.core.storage import ObjectStoreAccess
 from regelate.errors import Unavailable
 
@@ -25,7 +26,6 @@ def access_of(table: Table) -> ObjectStoreAccess | None:
         )
     from regelate.adapters.iceberg.s3.clients import client_of
     from regelate.adapters.iceberg.s3.faults import as_error
-    from regelate.adapters.iceberg.s3.settings import S3Settings
 
     client = io.store.client() if isinstance(io, S3FileIO) else client_of(S3Settings.of(io.properties))
     try:

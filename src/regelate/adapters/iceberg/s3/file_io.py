@@ -5,21 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 from pyiceberg.io import InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from regelate.core.storage import S3_PREFIXES
+from regelate.adapters.iceberg.s3.settings import is_s3
 
 if TYPE_CHECKING:
     from regelate.adapters.iceberg.s3.store import S3Store
-
-
-def boto3_is_installed() -> bool:
-    return find_spec("botocore") is not None
 
 
 class S3FileIO(PyArrowFileIO):
@@ -112,7 +107,3 @@ class S3File(InputFile, OutputFile):
 
     def to_input_file(self) -> S3File:
         return self
-
-
-def is_s3(location: str) -> bool:
-    return location.startswith(S3_PREFIXES)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
+from regelate.core.storage import S3_PREFIXES
 from regelate.core.timeouts import CONNECT_SECONDS
 
 RETRY_SECONDS = "regelate.storage.retry-seconds"
@@ -76,3 +78,11 @@ class S3Settings:
 
 def _is_true(text: str) -> bool:
     return text.strip().lower() in ("true", "1", "yes", "on", "y", "t")
+
+
+def is_s3(location: str) -> bool:
+    return location.startswith(S3_PREFIXES)
+
+
+def boto3_is_installed() -> bool:
+    return find_spec("botocore") is not None
