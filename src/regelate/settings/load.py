@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast, get_args
 
+from regelate.core.catalogs import CATALOGS, KIND_OF_SCHEME
 from regelate.settings.builtin import ENVIRONMENTS
 from regelate.settings.judge import Fault, clashes, typed, unknown_keys
 from regelate.settings.models import Environment, Settings, SettingsError
@@ -20,7 +21,6 @@ _NAME_AND_DEFAULT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.ASCII 
 _TOP_LEVEL = ("defaults", "environments")
 _MOST_FAULTS = 5
 _CATALOG_URI = "REGELATE_CATALOG_URI"
-_TYPES_BY_SCHEME: Mapping[str, str] = {"http": "rest", "https": "rest", "sqlite": "sql", "postgresql": "sql"}
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
@@ -125,15 +125,15 @@ def _with_catalog_uri(document: dict[str, Any], environ: Mapping[str, str]) -> d
     if not uri or not isinstance(catalogs, Mapping) or not catalogs:
         return document
     scheme = uri.partition(":")[0].partition("+")[0]
-    if scheme not in _TYPES_BY_SCHEME:
-        known = ", ".join(f"{name}:" for name in _TYPES_BY_SCHEME)
+    if scheme not in KIND_OF_SCHEME:
+        known = ", ".join(f"{name}:" for name in KIND_OF_SCHEME)
         _refuse("environment", [(_CATALOG_URI, f"must begin with one of {known}")])
     name = document.get("default_catalog") or next(iter(catalogs))
     before = catalogs.get(name, {})
-    kind = _TYPES_BY_SCHEME[scheme]
+    kind = KIND_OF_SCHEME[scheme]
     kept = before if before.get("type") == kind else {k: before[k] for k in ("namespace_template",) if k in before}
-    warehouse = {"warehouse": "${REGELATE_HOME}/warehouse"} if kind == "sql" else {}
-    made = {**warehouse, **kept, "type": kind, "uri": f"${{{_CATALOG_URI}}}"}
+    warehouse = {"warehouse": "${REGELATE_HOME}/warehouse"} if "warehouse" in CATALOGS[kind].required else {}
+    made = {**warehouse, **kept, "type": kind.value, "uri": f"${{{_CATALOG_URI}}}"}
     return {**document, "catalogs": {**catalogs, name: made}}
 
 

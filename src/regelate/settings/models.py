@@ -9,12 +9,13 @@ from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, StringConstraints
 
+from regelate.core.catalogs import CATALOGS, OPENED_HERE, CatalogKind
 from regelate.core.options import Auto, CheckPolicy, CompactionDefaults, RetentionDefaults
 from regelate.core.policy import GB, MAX_TARGET_BYTES, MB, PlacementPolicy, Verify
 from regelate.core.timeouts import Timeouts
 from regelate.errors import NotFound, RegelateError
 from regelate.settings.machine import available_memory_bytes, available_processors
-from regelate.settings.section import Positive, Section
+from regelate.settings.section import OneOf, Positive, Section
 from regelate.settings.tenants import LimitSettings, ResultSettings, TenancySettings
 
 HOUR_MS = 3_600_000
@@ -33,15 +34,6 @@ Codec = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"]
 Megabytes = Annotated[int, Field(ge=1, le=MAX_TARGET_BYTES // MB)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=_LONGEST_NAME)]
 
-_REQUIRED = {"sql": ("uri", "warehouse"), "rest": ("uri",), "glue": ("warehouse",)}
-_PLAIN_PROPERTIES = {
-    "sql": ("echo", "init_catalog_tables", "pool_pre_ping", "schema_version"),
-    "rest": (
-        *("audience", "credential", "namespace-separator", "oauth2-server-uri", "prefix", "resource", "rest-page-size"),
-        *("scan-planning-mode", "scope", "snapshot-loading-mode", "token", "view-endpoints-supported"),
-    ),
-    "glue": (),
-}
 _COMMON_PROPERTIES = ("py-io-impl", "uri", "warehouse")
 _PROPERTY_FAMILIES = ("adls.", "client.", "gcs.", "glue.", "hdfs.", "header.", "hf.", "pyarrow.", "rest.", "s3.")
 """Names of PyIceberg 0.12.0 (catalog/, io/__init__.py); what follows the dot of a family is PyIceberg's to judge."""
@@ -80,8 +72,12 @@ class CatalogSettings(Section):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, str] = Field(init=False)
 
-    type: Literal["sql", "rest", "glue"]
+    type: Annotated[str, OneOf(*OPENED_HERE)]
     namespace_template: Literal["{namespace}", "{tenant_id}__{namespace}"] = "{namespace}"
+
+    @property
+    def kind(self) -> CatalogKind:
+        return CatalogKind(self.type)
 
     @property
     def multi_tenant(self) -> bool:
@@ -102,10 +98,10 @@ class CatalogSettings(Section):
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield (key, rule) for a missing property and for a name that PyIceberg does not know."""
-        for name in _REQUIRED[self.type]:
+        for name in CATALOGS[self.kind].required:
             if not self.__pydantic_extra__.get(name):
                 yield name, f"missing; a catalog of type {self.type} needs it"
-        plain = (*_COMMON_PROPERTIES, *_PLAIN_PROPERTIES[self.type])
+        plain = (*_COMMON_PROPERTIES, *OPENED_HERE[self.kind].plain_properties)
         for name in self.__pydantic_extra__:
             if name not in plain and not name.startswith(_PROPERTY_FAMILIES):
                 known = ", ".join(sorted((*plain, *(f"{family}*" for family in _PROPERTY_FAMILIES))))

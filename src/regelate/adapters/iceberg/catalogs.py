@@ -10,7 +10,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from pyiceberg.table import Table
 from regelate.adapters.iceberg.faults import catalog_faults
 from regelate.adapters.iceberg.metadata_files import let_remember
 from regelate.adapters.iceberg.s3.settings import boto3_is_installed
+from regelate.core.catalogs import OPENED_HERE, CatalogKind, Commits
 from regelate.core.timeouts import Timeouts
 from regelate.errors import Unavailable
 
@@ -34,7 +34,6 @@ OUR_FILE_IO = "regelate.adapters.iceberg.s3.file_io.S3FileIO"
 NOT_OURS = ("adls.", "hf.", "s3.signer")
 """Properties that ask for a storage which only another FileIO of PyIceberg knows."""
 
-AWS_KINDS = ("dynamodb", "glue")
 CATALOGS_KEPT = 64
 """Every tenant's sessions open a catalog anew, three an hour or so."""
 
@@ -80,18 +79,19 @@ def _loaded(name: str, properties: Mapping[str, str]) -> Catalog:
         return load_catalog(name, **properties)
     except NotInstalledError as error:
         kind = properties.get("type", "")
-        todo = "pip install 'regelate[aws]'" if kind in AWS_KINDS else "install what PyIceberg needs for it"
+        extra = OPENED_HERE[CatalogKind(kind)].extra if kind in OPENED_HERE else None
+        todo = f"pip install 'regelate[{extra}]'" if extra is not None else "install what PyIceberg needs for it"
         told = f"the catalog {name!r} is of type {kind}, whose library is not installed: {todo}"
         raise Unavailable("ENGINE_UNAVAILABLE", told, retryable=False) from error
 
 
-def preload_catalog(kind: str) -> None:
+def preload_catalog(kind: CatalogKind) -> None:
     """Import what catalogs of this type need, without opening one. A library that is not installed is left for `open`
     to say."""
     with suppress(ImportError):
-        import_module(f"pyiceberg.catalog.{kind}")
+        import_module(_module(kind))
         import_module("pyiceberg.io.pyarrow")
-        if kind != "sql":  # its tables are on S3 as a rule
+        if OPENED_HERE[kind].in_s3:
             import_module("regelate.adapters.iceberg.s3.streams")
 
 
@@ -108,16 +108,16 @@ def open_table(catalog: Catalog, ident: str) -> Table:
     return table
 
 
-def is_remote(catalog: Catalog) -> bool:
-    """Say whether a server checks the requirements of a commit: a REST catalog, which knows those of the specification
-    alone. All others of PyIceberg check them in this process."""
-    return any(kind.__module__.startswith("pyiceberg.catalog.rest") for kind in type(catalog).__mro__)
+def commits_of(catalog: Catalog) -> Commits:
+    """Say who checks the requirements of a commit, by the class that PyIceberg has for the kind. Those of kinds that
+    nobody here knows check them in this process."""
+    modules = [base.__module__ for base in type(catalog).__mro__]
+    found = (here.commits for kind, here in OPENED_HERE.items() if any(m.startswith(_module(kind)) for m in modules))
+    return next(found, Commits.REQUEST)
 
 
-def is_database(catalog: Catalog) -> bool:
-    """Say whether a commit is one transaction of a database, which nobody on the way sends again. Requests over HTTP
-    are: by proxies and gateways, and by the AWS clients themselves."""
-    return any(kind.__module__.startswith("pyiceberg.catalog.sql") for kind in type(catalog).__mro__)
+def _module(kind: CatalogKind) -> str:
+    return f"pyiceberg.catalog.{kind}"
 
 
 def with_storage(properties: Mapping[str, str], storage: Mapping[str, str]) -> dict[str, str]:
@@ -137,15 +137,13 @@ def _absolute(properties: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-_AWS = (CatalogType.GLUE, CatalogType.DYNAMODB)
-_THEIRS = {kind: AVAILABLE_CATALOGS[kind] for kind in _AWS}
+_THEIR_GLUE = AVAILABLE_CATALOGS[CatalogType.GLUE]
 
 
 def limit_waiting() -> None:
     """Let `load_catalog` open catalogs that give up after the `Timeouts` among their properties."""
     AVAILABLE_CATALOGS[CatalogType.REST] = _rest
-    for kind in _AWS:
-        AVAILABLE_CATALOGS[kind] = partial(_of_aws, kind)
+    AVAILABLE_CATALOGS[CatalogType.GLUE] = _glue
 
 
 def _rest(name: str, properties: Mapping[str, Any]) -> RestCatalog:
@@ -154,22 +152,20 @@ def _rest(name: str, properties: Mapping[str, Any]) -> RestCatalog:
     return PatientRestCatalog(name, **properties)
 
 
-def _of_aws(kind: CatalogType, name: str, properties: Mapping[str, Any]) -> Catalog:
+def _glue(name: str, properties: Mapping[str, Any]) -> Catalog:
     try:
         import botocore.session
         from botocore.config import Config
-        from pyiceberg.catalog.dynamodb import DynamoDbCatalog
         from pyiceberg.catalog.glue import GlueCatalog
     except ImportError:
-        return _THEIRS[kind](name, dict(properties))  # which says what to install
+        return _THEIR_GLUE(name, dict(properties))  # which says what to install
 
     timeouts = Timeouts.of(properties)
     session = botocore.session.Session()
     session.set_default_client_config(
         Config(connect_timeout=timeouts.connect_seconds, read_timeout=timeouts.read_seconds)
     )
-    made = GlueCatalog if kind is CatalogType.GLUE else DynamoDbCatalog
-    catalog = made(name, **{BOTOCORE_SESSION: session, **properties})
+    catalog = GlueCatalog(name, **{BOTOCORE_SESSION: session, **properties})
     if BOTOCORE_SESSION not in properties:
         catalog.properties.pop(BOTOCORE_SESSION, None)  # every FileIO gets a copy of these, and it is no text
     return catalog

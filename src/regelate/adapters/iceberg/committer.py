@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, TableRequirement, TableUpdate
 
-from regelate.adapters.iceberg.catalogs import is_database, is_remote
+from regelate.adapters.iceberg.catalogs import commits_of
 from regelate.adapters.iceberg.consistency import check_succession
 from regelate.adapters.iceberg.expiry import expiry_updates, refs_taken
 from regelate.adapters.iceberg.faults import catalog_faults, is_locked, refusal
@@ -30,6 +30,7 @@ from regelate.adapters.iceberg.staging import naming, next_metadata_location
 from regelate.adapters.iceberg.table_properties import NAME_MAPPING
 from regelate.adapters.iceberg.tasks import Entries, check_metadata, check_readable
 from regelate.adapters.iceberg.upkeep import dangling_deletes, manifest_summaries
+from regelate.core.catalogs import Commits
 from regelate.core.commit import Change, CommitRefused, ExpiryChange, Outcome, SnapshotChange
 from regelate.core.conflict import CommitWindow
 from regelate.core.deletes import DeleteIndex
@@ -151,7 +152,7 @@ class IcebergCommitter:
         server does not, but the metadata log names what the commit was applied to: of its answer, or where that was
         lost, of the head last seen. None where the log does not reach back to it, so that nobody can say.
         """
-        if not is_remote(self._catalog):
+        if commits_of(self._catalog) is not Commits.SERVER:
             return ()
         return refs_taken(self._landed_as or self._table.metadata, self._table.io, change, made_on)
 
@@ -255,7 +256,7 @@ class IcebergCommitter:
             made = _Made(snapshot_id=change.snapshot_id, paths=(*produced.written, *others), staged=staged)
             return self._send(produced.updates, produced.requirements, made)
         if isinstance(change, ExpiryChange):
-            local = not is_remote(self._catalog)
+            local = commits_of(self._catalog) is not Commits.SERVER
             updates, requirements = expiry_updates(self._table.metadata, change, validates_locally=local)
             self._ledger.record(others)
             return self._send(updates, requirements, _Made(snapshot_id=None, paths=others, staged=staged))
@@ -274,7 +275,7 @@ class IcebergCommitter:
         except CommitFailedException as error:
             log.info("attempt lost: %s", error)
             self._lost.append(made)
-            return Outcome.UNDONE if is_database(self._catalog) else Outcome.LOST
+            return Outcome.UNDONE if commits_of(self._catalog) is Commits.TRANSACTION else Outcome.LOST
         except Exception as error:  # noqa: BLE001  a timeout, a dropped connection: it may have landed
             refused = refusal(error)
             if refused is not None:  # which may be about a second sending of a commit that has landed (trap T39)
