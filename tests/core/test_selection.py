@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from regelate.core.policy import MB, CompactionPolicy, Selection
 from regelate.core.selection import (
+    SELECTIONS,
     Reason,
     check_partition_filters,
     classify,
@@ -193,3 +194,8 @@ def test_a_partition_is_ill_when_its_average_file_is_small_or_it_has_many_delete
         oldest_candidate_ms=None,
     )
     assert is_ill(totals, POLICY) is ill
+
+
+def test_every_selection_has_its_row_and_only_that_of_small_files_takes_what_iceberg_would() -> None:
+    assert set(SELECTIONS) == set(Selection)
+    assert [name for name, rule in SELECTIONS.items() if not rule.narrows] == [Selection.SMALL_FILES]

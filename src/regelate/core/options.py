@@ -35,6 +35,7 @@ from regelate.core.policy import (
     sized,
 )
 from regelate.core.requests import CompactRequest
+from regelate.core.selection import SELECTIONS
 from regelate.errors import InvalidRequest
 
 __all__ = [
@@ -141,14 +142,14 @@ def resolve_policy(
 ) -> CompactionPolicy:
     """Resolve every knob of one COMPACT. Every layer is read whole: a malformed property is refused though overruled.
 
-    `now_ms` enters the policy only for time-series selection, or no plan id would be found again.
+    `now_ms` enters the policy only where the selection reads it, or no plan id would be found again.
     Raises InvalidRequest: INVALID_OPTION for a knob (row 62), INVALID_FIELD for `partition_filter` and `where`.
     """
     layers = (_request_layer(request), _table_layer(table_properties), _config_layer(config))
     knobs: dict[str, Any] = layered(*(layer.values for layer in layers))
     for size in _SIZES:
         knobs.pop(size, None)
-    if knobs.get("selection") is Selection.TIME_SERIES:
+    if SELECTIONS[knobs.get("selection", Selection.SMALL_FILES)].reads_time:
         knobs["now_ms"] = now_ms
     if knobs.get("strategy") is Strategy.SORT:
         knobs["sort_order"] = knobs.get("sort_order") or table_sort_order

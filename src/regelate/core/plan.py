@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from regelate.core.packing import Candidate, cut_groups, output_files, predicted
-from regelate.core.policy import CompactionPolicy, JobOrder, Selection, digest
+from regelate.core.policy import CompactionPolicy, JobOrder, digest
 from regelate.core.prediction import achieved_ratio, clamped, weighed, written_by_us
-from regelate.core.selection import Reason, classify, is_ill
+from regelate.core.selection import SELECTIONS, Reason, classify
 from regelate.core.table import FileScanTask, Partition, PartitionTotals, TableSnapshot
 
 __all__ = ["CompactionPlan", "FileGroup", "GroupSkip", "PlanReason", "SkipReason", "achieved_ratio", "plan_compaction"]
@@ -175,8 +175,8 @@ def _partition_plan(
     partition: Partition, candidates: tuple[Candidate, ...], totals: PartitionTotals | None, policy: CompactionPolicy
 ) -> tuple[list[tuple[Candidate, ...]], list[GroupSkip]]:
     """Return the groups of one partition, and what of it is left alone."""
-    whole_partitions = policy.selection is Selection.PARTITION and not (policy.force or policy.rewrite_all)
-    if whole_partitions and totals is not None and not is_ill(totals, policy):
+    wants_work = None if policy.force or policy.rewrite_all else SELECTIONS[policy.selection].wants_work
+    if wants_work is not None and totals is not None and not wants_work(totals, policy):
         return [], [_skip(partition, candidates, SkipReason.PARTITION_BELOW_THRESHOLD)]
     unsplittable = tuple(c for c in candidates if c.reason is Reason.LARGE and not c.required)
     skipped = [_skip(partition, unsplittable, SkipReason.NOTHING_TO_SPLIT)] if unsplittable else []

@@ -6,7 +6,8 @@ Rules: Iceberg 1.10, `SizeBasedFileRewritePlanner.outsideDesiredFileSizeRange` a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from regelate.core.policy import CompactionPolicy, Selection
@@ -46,8 +47,9 @@ def classify(data_file: DataFile, deletes: Sequence[DeleteFile], policy: Compact
     """
     if not partition_selected(data_file.partition, policy):
         return Reason.PARTITION_NOT_SELECTED
-    if policy.selection is Selection.TIME_SERIES and not is_quiet(data_file.partition, policy):
-        return Reason.PARTITION_NOT_QUIET
+    rule = SELECTIONS[policy.selection]
+    if rule.takes is not None and not rule.takes(data_file.partition, policy):
+        return rule.left_as
     if policy.rewrite_all:
         return Reason.REWRITE_ALL
     if len(deletes) >= policy.delete_file_threshold:
@@ -124,3 +126,30 @@ def is_ill(totals: PartitionTotals, policy: CompactionPolicy) -> bool:
     if is_small(totals.size_bytes // totals.files, policy):
         return True
     return totals.delete_files / totals.files > policy.delete_ratio_threshold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionRule:
+    """What a selection asks beside the filters and the sizes of files; None asks nothing.
+
+    `takes`: of a partition, before any of its files is looked at, which are otherwise `left_as`. `wants_work`: of a
+    partition's totals, before its candidates are grouped; `force` and `rewrite-all` overrule it. `reads_time`: the
+    policy's `now_ms` counts.
+    """
+
+    takes: Callable[[Partition, CompactionPolicy], bool] | None = None
+    left_as: Reason = Reason.PARTITION_NOT_SELECTED
+    wants_work: Callable[[PartitionTotals, CompactionPolicy], bool] | None = None
+    reads_time: bool = False
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it leaves files alone that Iceberg's own planner would take."""
+        return self.takes is not None or self.wants_work is not None
+
+
+SELECTIONS: Mapping[Selection, SelectionRule] = {
+    Selection.SMALL_FILES: SelectionRule(),
+    Selection.TIME_SERIES: SelectionRule(takes=is_quiet, left_as=Reason.PARTITION_NOT_QUIET, reads_time=True),
+    Selection.PARTITION: SelectionRule(wants_work=is_ill),
+}

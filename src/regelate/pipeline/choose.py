@@ -12,7 +12,8 @@ from typing import Any
 
 from regelate.core.partition_rule import PartitionRule, narrowed
 from regelate.core.plan import CompactionPlan, SkipReason, plan_compaction
-from regelate.core.policy import CompactionPolicy, Selection
+from regelate.core.policy import CompactionPolicy
+from regelate.core.selection import SELECTIONS
 from regelate.core.table import Partition, TableSnapshot
 from regelate.pipeline.specs import specs_of
 
@@ -68,8 +69,8 @@ def choose(
 
 def _differs(plan: CompactionPlan, policy: CompactionPolicy) -> bool:
     """Say whether Spark, left to itself, would take partitions that core leaves alone."""
-    narrowed = policy.selection is not Selection.SMALL_FILES or bool(policy.partition_filters)
-    return narrowed or any(skip.reason in _SPARK_WOULD_TAKE for skip in plan.skipped)
+    narrows = SELECTIONS[policy.selection].narrows or bool(policy.partition_filters)
+    return narrows or any(skip.reason in _SPARK_WOULD_TAKE for skip in plan.skipped)
 
 
 def predicate(metadata: Mapping[str, Any], catalog: str, spec_id: int, partition: Partition) -> str | None:
