@@ -243,6 +243,17 @@ def test_the_faces_load_no_library() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["duckdb", "small-files", "time-series"])
+def test_a_kind_is_spelled_once(name: str) -> None:
+    found = [
+        path
+        for path, text in sources("src")
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant) and node.value == name
+    ]
+    assert len(found) == 1, "draw it from the enum or the table that has it"
+
+
 @pytest.mark.parametrize("name", [*LISTS, "sam", "constraints"])
 def test_a_requirement_list_names_no_host_no_index_and_no_local_path(name: str) -> None:
     lines = (REQUIREMENTS / f"{name}.txt").read_text().splitlines()

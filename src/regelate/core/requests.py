@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
+from regelate.core.policy import Engine
+
 JsonValue = Any
+AUTO = "auto"
+ENGINES_ASKED_FOR = (AUTO, *(engine.value for engine in Engine))
+"""`auto`, as with none: whoever the route names."""
 Requested = TypeVar("Requested", "CompactRequest", "MaintainRequest", "QueryRequest")
 _NESTED: Mapping[str, tuple[type, ...]] = {
     "aggregates": (list,),

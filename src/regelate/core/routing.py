@@ -204,7 +204,7 @@ def no_spark() -> Unsupported:
     return Unsupported(
         "SPARK_DISABLED",
         "this deployment has no Spark: set spark.run in config.json, and for local install regelate[spark]",
-        engine="spark",
+        engine=Engine.SPARK.value,
     )
 
 

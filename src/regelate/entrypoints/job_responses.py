@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from regelate.core.job import JobState, Origin
+from regelate.core.policy import Engine
 from regelate.entrypoints.response_base import Answer, ErrorDetail, Shape
+from regelate.settings.section import OneOf
 
-JobStateName = Literal["QUEUED", "RUNNING", "CANCELLING", "SUCCEEDED", "FAILED", "CANCELLED"]
+EngineName = Annotated[str, OneOf(*Engine)]
+JobStateName = Annotated[str, OneOf(*JobState)]
 
 
 class JobProgress(Shape):
@@ -38,8 +42,8 @@ class JobAnswer(Answer):
     operation: Literal["COMPACT"]
     table: str
     catalog: str
-    origin: Literal["REQUEST", "TOO_LONG", "WRITE", "SWEEP"]
-    engine: Literal["duckdb", "spark"]
+    origin: Annotated[str, OneOf(*Origin)]
+    engine: EngineName
     explanation: str | None
     run: str | None
     progress: JobProgress

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from regelate.core.requests import Requested
+from regelate.core.policy import Selection, Verify
+from regelate.core.requests import ENGINES_ASKED_FOR, Requested
+from regelate.core.spark_job import STRATEGIES, ZORDER
 from regelate.entrypoints.fields import (
     Filter,
     IcebergOptions,
@@ -28,6 +30,7 @@ from regelate.entrypoints.job_requests import JobCancel, JobStatus, Sweep
 from regelate.entrypoints.request_base import NamespaceRequest, Request, Strict, TableRequest
 from regelate.entrypoints.validation import validated
 from regelate.errors import InvalidRequest
+from regelate.settings.section import OneOf
 
 Step = Literal["compact", "dangling_deletes", "manifests", "expire", "orphans", "reclaim"]
 """The steps of MAINTAIN, in their order."""
@@ -169,10 +172,10 @@ class Compact(TableRequest):
     max_files: int | None = Field(default=None, ge=1)
     partition_filter: PartitionFilter | None = None
     where: Name | None = None
-    strategy: Literal["binpack", "sort", "zorder"] | None = None
-    selection: Literal["small-files", "time-series", "partition"] | None = None
+    strategy: Annotated[str, OneOf(*STRATEGIES)] | None = None
+    selection: Annotated[str, OneOf(*Selection)] | None = None
     sort_order: list[SortDefinition] | None = Field(default=None, min_length=1)
-    engine: Literal["auto", "duckdb", "spark"] | None = Field(
+    engine: Annotated[str, OneOf(*ENGINES_ASKED_FOR)] | None = Field(
         default=None, description="auto leaves to Spark what is too large for a worker, and what only Spark can do."
     )
     expire_snapshots: bool = True
@@ -180,7 +183,7 @@ class Compact(TableRequest):
     dry_run: bool = False
     plan_id: Identifier | None = None
     options: IcebergOptions | None = None
-    verify: Literal["fast", "strict"] | None = Field(
+    verify: Annotated[str, OneOf(*Verify)] | None = Field(
         default=None, description="How the rewrite is proven before its commit; strict compares every value."
     )
     max_cost: float | None = Field(
@@ -204,7 +207,7 @@ class Compact(TableRequest):
                 f"resume_token: the token already holds the first request's fields; leave out {', '.join(clashing)}"
             )
             raise InvalidRequest("INVALID_FIELD", message, field="resume_token")
-        if self.strategy == "zorder" and not self.sort_order:
+        if self.strategy == ZORDER and not self.sort_order:
             raise InvalidRequest(
                 "MISSING_FIELD", "sort_order: zorder needs the columns to interleave", field="sort_order"
             )

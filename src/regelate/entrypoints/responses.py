@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from regelate.entrypoints.job_responses import JobAnswer, JobStateName, SweepAnswer
+from regelate.entrypoints.job_responses import EngineName, JobAnswer, JobStateName, SweepAnswer
 from regelate.entrypoints.log import redacted, safe
 from regelate.entrypoints.requests import Step
 from regelate.entrypoints.response_base import Answer, ErrorDetail, Shape
@@ -161,7 +161,7 @@ class CompactAnswer(Answer):
     plan: dict[str, Any] | None = None
     job_id: str | None = None
     job_state: JobStateName | None = None
-    engine: Literal["duckdb", "spark"] | None = None
+    engine: EngineName | None = None
     explanation: str | None = None
     resume_token: str | None = None
     warnings: list[str]

@@ -7,21 +7,22 @@ a selection (`small-files`, `time-series`, `partition`). `options` are Iceberg's
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from regelate.core.option_values import refused
 from regelate.core.options import ICEBERG_OPTIONS, parse_size
+from regelate.core.policy import Selection, Strategy
 from regelate.entrypoints.fields import Identifier, unknown_option
 from regelate.entrypoints.request_base import Request
 from regelate.entrypoints.requests import Compact
 from regelate.entrypoints.validation import validated
+from regelate.settings.section import OneOf
 
 DEFAULT_NAMESPACE = "default"
 _SIZES = {"target_file_size": "target-file-size-bytes", "min_file_size": "min-file-size-bytes"}
 _MAX_COST = "max_cost"
-_SELECTIONS = ("small-files", "time-series", "partition")
 _KNOWN = (*_SIZES, _MAX_COST, *ICEBERG_OPTIONS)
 
 
@@ -54,7 +55,7 @@ class ShortCompact(Request):
     """The tenant is the caller's; without authorisation the body's, or the only one there is."""
 
     table: str
-    strategy: Literal["small-files", "time-series", "partition", "binpack", "sort"] | None = None
+    strategy: Annotated[str, OneOf(*Selection, *Strategy)] | None = None
     options: Annotated[dict[str, Any], PlainValidator(_options), WithJsonSchema(_OPTIONS_SCHEMA)] = Field(
         default_factory=dict
     )
@@ -82,7 +83,7 @@ def parse_short_form(payload: Mapping[str, object], tenant_of: Callable[[ShortCo
         "options": options,
     }
     if short.strategy is not None:
-        wanted["selection" if short.strategy in _SELECTIONS else "strategy"] = short.strategy
+        wanted["selection" if short.strategy in list(Selection) else "strategy"] = short.strategy
     if _MAX_COST in short.options:
         wanted[_MAX_COST] = short.options[_MAX_COST]
     return validated(Compact, wanted)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from regelate.core.plan import CompactionPlan, PlanReason
-from regelate.core.policy import CompactionPolicy
+from regelate.core.policy import CompactionPolicy, Engine
 from regelate.core.sizes import size_text
 from regelate.core.stats import CompactionStats, PhaseSeconds
 from regelate.core.table import SnapshotEntry, TableSnapshot
@@ -188,7 +188,7 @@ def stats_of(
         bytes_saved=_total(answers, "rewritten_bytes_count") - added_bytes,
         compaction_time_ms=round((planned.seconds + seconds) * 1000, 2),
         small_files_remaining=len(after.candidates),
-        engine="spark",
+        engine=Engine.SPARK.value,
         groups=sum(not (group.paths & alive) for group in plan.groups),
         groups_deferred=len(plan.deferred),
         rows=sum(int(c.summary.get("added-records", "0")) for c in commits),

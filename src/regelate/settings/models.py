@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from regelate.core.catalogs import CATALOGS, OPENED_HERE, CatalogKind
 from regelate.core.options import Auto, CheckPolicy, CompactionDefaults, RetentionDefaults
-from regelate.core.policy import GB, MAX_TARGET_BYTES, MB, PlacementPolicy, Verify
+from regelate.core.policy import GB, MAX_TARGET_BYTES, MB, Engine, PlacementPolicy, Verify
 from regelate.core.timeouts import Timeouts
 from regelate.errors import NotFound, RegelateError
 from regelate.settings.machine import available_memory_bytes, available_processors
@@ -57,8 +57,8 @@ class CompactionSettings(Section):
     min_files_to_compact: Positive = 3
     opportunistic_check_interval: Positive = 5
     max_files_per_compaction: Positive | None = None
-    auto: Literal["recommend", "async", "sync"] = "recommend"
-    verify: Literal["fast", "strict"] = "fast"
+    auto: Annotated[str, OneOf(*Auto)] = Auto.RECOMMEND.value
+    verify: Annotated[str, OneOf(*Verify)] = Verify.FAST.value
 
 
 class IcebergSettings(Section):
@@ -239,7 +239,7 @@ class Configuration(Section):
     network: NetworkSettings = NetworkSettings()
     jobs: JobSettings = JobSettings()
     spark: SparkSettings = SparkSettings()
-    engines: tuple[Literal["duckdb", "spark"], ...] = ("duckdb", "spark")
+    engines: tuple[Annotated[str, OneOf(*Engine)], ...] = tuple(engine.value for engine in Engine)
 
 
 class Settings(Configuration):

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from regelate.core.exit_codes import DONE, FAILED
 from regelate.core.job import LIVE
+from regelate.core.policy import Engine
 from regelate.core.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
@@ -43,7 +44,7 @@ def submitted(args: argparse.Namespace, answer: Answer) -> int:
             return exit_code(answer)
         at_it = answer["reason"] == "JOB_RUNNING"
         screen.say(f"{'A job is compacting it already' if at_it else 'Submitted'}: {answer['job_id']}")
-        if answer["engine"] == "spark":
+        if answer["engine"] == Engine.SPARK:
             screen.say(f"Spark does it: {answer['explanation']}.")
         screen.say("`regelate serve` runs it if one is started; `regelate jobs run` runs it here.", style="dim")
     return exit_code(answer)

@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 
 from regelate import __version__
 from regelate.core.exit_codes import EXIT_CODES, USAGE
+from regelate.core.policy import Selection, Verify
+from regelate.core.requests import ENGINES_ASKED_FOR
 from regelate.core.spark_job import STRATEGIES
 from regelate.entrypoints.cli import texts
 
@@ -162,7 +164,7 @@ def _compaction(commands: Any) -> None:
     compact.add_argument("--plan-id", metavar="ID", help="run exactly this plan, or refuse")
     compact.add_argument(
         "--verify",
-        choices=("fast", "strict"),
+        choices=[v.value for v in Verify],
         help="strict compares every value before the commit; up to twice the time",
     )
     compact.add_argument("--no-expire", action="store_true", help="expire no snapshots afterwards")
@@ -177,7 +179,7 @@ def _compaction(commands: Any) -> None:
         metavar="S",
         help="stop after so long, and commit what is done by then",
     )
-    compact.add_argument("--engine", choices=("auto", "duckdb", "spark"), help="spark: leave it to a job on Spark")
+    compact.add_argument("--engine", choices=ENGINES_ASKED_FOR, help="spark: leave it to a job on Spark")
     compact.add_argument("--resume-token", metavar="TOKEN", help="go on where an earlier run stopped for lack of time")
     plan = _command(commands, "plan", "show what compact would do, and change nothing")
     for parser in (compact, plan):
@@ -193,7 +195,7 @@ def _add_policy(parser: Parser) -> None:
         "--where", metavar="FILTER", help='only files that may hold matching rows, for example "id > 5"'
     )
     parser.add_argument("--strategy", choices=STRATEGIES, help="zorder runs on Spark only")
-    parser.add_argument("--selection", choices=("small-files", "time-series", "partition"))
+    parser.add_argument("--selection", choices=[s.value for s in Selection])
     _append(parser, "--sort", "ORDER", texts.sort_field, "'column [desc] [nulls last]', for sort and zorder")
     _append(parser, "--option", "K=V", texts.pair, "one of Iceberg's options, such as min-input-files=2")
     parser.add_argument(
