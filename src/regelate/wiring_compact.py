@@ -9,10 +9,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from regelate.core.engines import HERE, Engine
 from regelate.core.job import JobRecord, Origin, lock_of, run_of_part
 from regelate.core.options import resolve_verify
 from regelate.core.placement import parallelism
-from regelate.core.policy import CompactionPolicy, Engine, PlacementPolicy, RetentionPolicy
+from regelate.core.policy import CompactionPolicy, PlacementPolicy, RetentionPolicy
 from regelate.core.requests import CompactRequest
 from regelate.core.resume import read_token
 from regelate.core.routing import Capabilities, Job, Refused, Unreadable, route
@@ -63,7 +64,7 @@ class Parts(Protocol):
     @property
     def jobs(self) -> JobTools | None: ...
     def submit_job(
-        self, address: Address, part: RunPart, origin: Origin, *, engine: Engine = Engine.DUCKDB, why: str = ""
+        self, address: Address, part: RunPart, origin: Origin, *, engine: Engine = HERE, why: str = ""
     ) -> JobRecord: ...
     @property
     def has_spark(self) -> bool: ...

@@ -11,9 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from regelate.core.engines import HERE, Engine
 from regelate.core.job import JobRecord, Origin
 from regelate.core.options import Auto
-from regelate.core.policy import Engine
 from regelate.core.requests import CompactRequest, request_json
 from regelate.core.resume import read_token
 from regelate.core.routing import Capabilities, Job, Unreadable, route
@@ -65,7 +65,7 @@ class Parts(Protocol):
     ) -> float | None: ...
     def _run_part(self, address: Address, part: RunPart, how: How) -> RanPart: ...
     def submit_job(
-        self, address: Address, part: RunPart, origin: Origin, *, engine: Engine = Engine.DUCKDB, why: str = ""
+        self, address: Address, part: RunPart, origin: Origin, *, engine: Engine = HERE, why: str = ""
     ) -> JobRecord: ...
     @property
     def has_spark(self) -> bool: ...
@@ -126,7 +126,7 @@ class Jobs:
         part: RunPart,
         origin: Origin,
         *,
-        engine: Engine = Engine.DUCKDB,
+        engine: Engine = HERE,
         why: str = "",
     ) -> JobRecord:
         """Store and announce a job for this part and those after it; return it, or the one that the table has.

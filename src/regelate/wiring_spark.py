@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from regelate.core.catalogs import CatalogKind
+from regelate.core.engines import Engine
 from regelate.core.job import JobRecord
 from regelate.core.measures import Compacted, JobGivenUp
-from regelate.core.policy import Engine, RetentionPolicy
+from regelate.core.policy import RetentionPolicy
 from regelate.core.routing import no_spark
 from regelate.core.session_policy import spark_policy
 from regelate.core.spark_job import SparkJobSpec, SparkRequest, in_spark_sql
@@ -76,7 +77,7 @@ class Delegating:
     @property
     def engines(self: Parts) -> tuple[str, ...]:
         """Return the engines that a COMPACT may be given to here."""
-        return tuple(e.value for e in Engine if e is Engine.DUCKDB or self.has_spark)
+        return tuple(e.value for e in Engine if not e.is_remote or self.has_spark)
 
     @cached_property
     def spark(self: Parts) -> SparkJobs:

@@ -114,7 +114,7 @@ def test_with_equality_deletes_every_output_is_still_one_range_of_the_table(lake
 def test_more_files_than_one_scan_may_bind_keep_their_order_too(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large groups are read in several scans into a temporary table."""
     monkeypatch.setattr(engine, "MIN_FILES_PER_SCAN", 2)
-    monkeypatch.setattr(engine, "MAX_FILES_PER_GROUP", 3)
+    monkeypatch.setattr(engine, "MAX_FILES_PER_SCAN", 3)
     table = lake.table(SCHEMA, *(content(100 * i, 100) for i in range(7)))
     first, *_ = in_table_order(table)
     add_position_deletes(table, {first: [0, 1]})

@@ -155,7 +155,7 @@ def test_upsert_by_several_keys_compares_all_of_them(lake: Writing) -> None:
 def test_upsert_searches_more_files_than_one_scan_may_bind_in_several_scans(
     lake: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regelate.adapters.duckdb.key_rewriter.MAX_FILES_PER_GROUP", 2)
+    monkeypatch.setattr("regelate.adapters.duckdb.key_rewriter.MAX_FILES_PER_SCAN", 2)
     table = lake.table(*([(i, "a", "old"), (10 + i, "a", "old")] for i in range(5)))
     lake.write(*((i, "a", "new") for i in range(5)), mode="upsert", key=["id"])
     table.refresh()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from regelate.core.engines import COST_HERE
 from regelate.core.policy import MB, PlacementPolicy
 from regelate.core.requests import CompactRequest
 from regelate.core.spark_job import SparkJobSpec, SparkRequest, SparkRun, SparkState
@@ -334,7 +336,8 @@ def test_a_machine_without_the_disk_for_a_plan_leaves_the_table_to_spark(
     memory = 370 * MB if layout == "sort" else 2**31
     stack.application.placement = PlacementPolicy(memory_bytes=memory, threads=1)
     order = {"sort_order": [{"column": "id"}]} if layout == "sort" else {}
-    monkeypatch.setattr("regelate.core.placement.SORTED_BYTES_PER_BYTE", 10**9)
+    cost = replace(COST_HERE, sorted_bytes_per_byte=10**9)
+    monkeypatch.setattr("regelate.core.placement.COST_HERE", cost)
     answer = stack.post(request("COMPACT", "t", strategy=layout, **order))[1]
     assert (answer["reason"], answer["engine"]) == (reason, "spark")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from regelate.core.placement import Placement, PlacementReason
-from regelate.core.policy import Engine, PlacementPolicy
+from regelate.core.policy import PlacementPolicy
 from regelate.core.requests import CompactRequest
 from regelate.core.routing import Capabilities, Here, Job, Placed, Refused, Route, Unreadable, route
 from regelate.errors import ResourceExhausted, Unsupported
@@ -33,7 +33,6 @@ REASONS = (
 def placement(text: str) -> Placement:
     reason = PlacementReason.IN_PROCESS if text == "fits" else PlacementReason(text)
     return Placement(
-        engine=Engine.DUCKDB if text == "fits" else None,
         reason=reason,
         explanation="" if text == "fits" else f"it is {text}",
         size_bytes=1,

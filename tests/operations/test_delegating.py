@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regelate.core.engines import Engine
 from regelate.core.job import JobRecord, JobState, Origin
-from regelate.core.policy import Engine
 from regelate.core.requests import CompactRequest
 from regelate.core.spark_job import REMOTE_GRACE_SECONDS, SparkJobSpec, SparkRun, SparkState
 from regelate.errors import RegelateError, Unavailable

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from regelate.core.policy import Engine
+from regelate.core.engines import HERE, Engine
 from regelate.core.requests import CompactRequest
 from regelate.errors import Conflict
 
@@ -119,7 +119,7 @@ class JobRecord:
     totals: JobTotals = NOTHING_DONE
     result: str | None = None
     error: str | None = None
-    engine: Engine = Engine.DUCKDB
+    engine: Engine = HERE
     why: str = ""
     remote: str | None = None
     remote_ms: int = 0

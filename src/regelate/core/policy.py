@@ -8,21 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
+from regelate.core.engines import COST_HERE
 from regelate.errors import InvalidRequest
 
 MB = 1024 * 1024
 GB = 1024 * MB
-MAX_FILES_PER_GROUP = 500
-"""DuckDB takes about 0.2 MB per file when it binds a scan (trap T13): a bound on memory, not on the run."""
 MAX_TARGET_BYTES = 1024 * GB
 ONE_DAY_MS = 24 * 3600 * 1000
-
-
-class Engine(StrEnum):
-    """What does the rewriting."""
-
-    DUCKDB = "duckdb"
-    SPARK = "spark"
 
 
 class Strategy(StrEnum):
@@ -73,7 +65,7 @@ class CompactionPolicy:
     max_file_size_bytes: int = int(1.80 * 512 * MB)
     min_input_files: int = 5
     max_file_group_size_bytes: int = 100 * GB
-    max_files_per_group: int = MAX_FILES_PER_GROUP
+    max_files_per_group: int = COST_HERE.max_files_per_scan
     delete_file_threshold: int = 2**31 - 1
     delete_ratio_threshold: float = 0.3
     rewrite_all: bool = False
@@ -101,8 +93,9 @@ class CompactionPolicy:
             raise _option("min-input-files", self.min_input_files, "must be at least 1")
         if self.max_file_group_size_bytes < 1:
             raise _option("max-file-group-size-bytes", self.max_file_group_size_bytes, "must be positive")
-        if not 1 <= self.max_files_per_group <= MAX_FILES_PER_GROUP:
-            raise _option("max-files-per-group", self.max_files_per_group, f"must be 1 to {MAX_FILES_PER_GROUP}")
+        most = COST_HERE.max_files_per_scan
+        if not 1 <= self.max_files_per_group <= most:
+            raise _option("max-files-per-group", self.max_files_per_group, f"must be 1 to {most}")
         if self.delete_file_threshold < 1:
             raise _option("delete-file-threshold", self.delete_file_threshold, "must be at least 1")
         if not 0 < self.delete_ratio_threshold <= 1:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
-from regelate.core.policy import Engine
+from regelate.core.engines import Engine
 
 JsonValue = Any
 AUTO = "auto"

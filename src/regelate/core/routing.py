@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regelate.core.placement import Placement, PlacementReason, estimate_dollars, place, too_much_for_machine
+from regelate.core.engines import HERE, LAMBDA, Engine
+from regelate.core.placement import Placement, PlacementReason, place, too_much_for_machine
 from regelate.core.plan import CompactionPlan
-from regelate.core.policy import CompactionPolicy, Engine, PlacementPolicy
-from regelate.core.requests import CompactRequest
+from regelate.core.policy import CompactionPolicy, PlacementPolicy
+from regelate.core.requests import AUTO, CompactRequest
 from regelate.core.spark_job import ZORDER
 from regelate.core.waves import next_wave, usable_seconds
 from regelate.errors import InvalidRequest, RegelateError, ResourceExhausted, Unsupported
@@ -95,13 +96,14 @@ def route(request: CompactRequest, capabilities: Capabilities, placement: Placed
     asked = _asked_of_spark(request, capabilities)
     if asked is not None:
         return asked
-    return Job(engine=Engine.DUCKDB, reason="ASYNC") if request.run_async else Here()
+    return Job(engine=HERE, reason="ASYNC") if request.run_async else Here()
 
 
 def _asked_of_spark(request: CompactRequest, capabilities: Capabilities) -> Job | Refused | None:
-    by_name, zorder = request.engine == Engine.SPARK, request.strategy == ZORDER
-    if zorder and request.engine == Engine.DUCKDB:
+    named, zorder = _named(request), request.strategy == ZORDER
+    if zorder and named is HERE:
         return _invalid("strategy", "zorder needs engine spark")
+    by_name = named is Engine.SPARK
     if not by_name and not zorder:
         return None
     if request.only_here:
@@ -114,16 +116,20 @@ def _asked_of_spark(request: CompactRequest, capabilities: Capabilities) -> Job 
     return Job(engine=Engine.SPARK, reason="ENGINE", why=why)
 
 
+def _named(request: CompactRequest) -> Engine | None:
+    return None if request.engine in (None, AUTO) else Engine(request.engine)
+
+
 def _may_be_sparks(request: CompactRequest, capabilities: Capabilities) -> bool:
     """Say whether Spark may take what does not fit here, or cannot be read here."""
-    free = request.engine != Engine.DUCKDB and not request.dry_run and not request.only_here
+    free = _named(request) is not HERE and not request.dry_run and not request.only_here
     return capabilities.spark and capabilities.delegates and free
 
 
 def _planned(request: CompactRequest, capabilities: Capabilities, placed: Placed) -> Route:
     """A worker takes what fits into it; Spark what does not, and where there is none a worker takes it in parts. What
     asks too much of this machine goes to a larger one."""
-    spark, fits = _may_be_sparks(request, capabilities), placed.here.engine is not None
+    spark, fits = _may_be_sparks(request, capabilities), placed.here.fits
     nobody_else = placed.at_worker is None and not spark
     if not fits and not placed.in_parts and nobody_else:
         return Refused(error=too_large(placed.here, placed.plan_id))
@@ -134,15 +140,15 @@ def _planned(request: CompactRequest, capabilities: Capabilities, placed: Placed
         if placed.strain is None or not (larger or spark):
             return Here()
         reason, why = placed.strain
-        return Job(engine=Engine.DUCKDB if larger else Engine.SPARK, reason=reason.value, why=why)
+        return Job(engine=HERE if larger else Engine.SPARK, reason=reason.value, why=why)
     takes = placed.at_worker or placed.here
-    if spark and takes.engine is None:
+    if spark and not takes.fits:
         return Job(engine=Engine.SPARK, reason=takes.reason.value, why=takes.explanation)
     if placed.at_worker is None:
         return Here()
     if placed.nothing_fits is not None:
         return Refused(error=placed.nothing_fits)
-    return Job(engine=Engine.DUCKDB, reason=placed.here.reason.value, why=placed.here.explanation)
+    return Job(engine=HERE, reason=placed.here.reason.value, why=placed.here.explanation)
 
 
 def placed(
@@ -158,7 +164,7 @@ def placed(
     begins = worker is None or _begins(plan, worker)
     return Placed(
         here=at_here,
-        dollars=estimate_dollars(at_here.estimated_seconds, here.memory_bytes),
+        dollars=LAMBDA.dollars(at_here.estimated_seconds, here.memory_bytes),
         plan_id=plan.plan_id,
         in_parts=in_parts,
         strain=too_much_for_machine(plan, policy, here),

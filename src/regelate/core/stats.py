@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from regelate.core.engines import HERE
 from regelate.core.plan import CompactionPlan
-from regelate.core.policy import CompactionPolicy, Engine
+from regelate.core.policy import CompactionPolicy
 from regelate.core.rewrite import RewriteResult
 from regelate.core.selection import is_small
 from regelate.core.table import TableSnapshot
@@ -95,7 +96,7 @@ def summarise(
     commit_attempts: int,
     dropped_groups: int,
     seconds: PhaseSeconds,
-    engine: str = Engine.DUCKDB.value,
+    engine: str = HERE.value,
     delete_files_removed: int = 0,
     snapshots_expired: int = 0,
     bytes_freed: int = 0,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regelate.core.placement import estimate_seconds
+from regelate.core.engines import COST_HERE
 from regelate.core.plan import FileGroup
 
 LEAST_RESERVE_SECONDS = 2.0
 MOST_RESERVE_SECONDS = 60.0
 SHARE_IN_RESERVE = 0.1
-SECONDS_PER_GROUP = 0.05
-"""What a group takes however small it is: a view of its own, a statement, an output."""
 COMMIT_PER_PLAN = 2.0
 """A commit reads what the plan has read, and writes beside it: so many times as long is kept for it."""
 MIN_PACE, MAX_PACE = 0.25, 10.0
@@ -39,7 +37,7 @@ def pace(estimated_seconds: float, measured_seconds: float) -> float:
 
 def group_seconds(group: FileGroup, threads: int) -> float:
     """Return the cautious estimate for one group."""
-    return SECONDS_PER_GROUP + estimate_seconds(group.size_bytes, len(group.tasks), threads=threads)
+    return COST_HERE.seconds_per_group + COST_HERE.seconds(group.size_bytes, len(group.tasks), threads=threads)
 
 
 def wave_limit(wanted_seconds: float, seconds_left: float | None, *, measured: bool) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from regelate.core.engines import Engine
 from regelate.core.job import JobState, Origin
-from regelate.core.policy import Engine
 from regelate.entrypoints.response_base import Answer, ErrorDetail, Shape
 from regelate.settings.section import OneOf
 

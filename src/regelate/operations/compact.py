@@ -12,7 +12,7 @@ from regelate.core.deletes import dangling_after
 from regelate.core.head import Head
 from regelate.core.measures import Compacted
 from regelate.core.plan import CompactionPlan, FileGroup, PlanReason
-from regelate.core.policy import Engine, Verify
+from regelate.core.policy import Verify
 from regelate.core.rewrite import RewriteResult, verify_content, verify_rewrite
 from regelate.core.routing import Job, Refused, nothing_fits, placed, route
 from regelate.core.stats import PhaseSeconds, summarise
@@ -227,7 +227,6 @@ def _outcome(
         bytes_after=totals.size_bytes,
         manifests_after=totals.manifests,
         delete_files_removed=len(change.dropped_delete_paths),
-        engine=Engine.DUCKDB.value,
         commit_attempts=done.attempts,
         dropped_groups=len(run.dropped) + len(run.failed),
         snapshots_expired=len(expired.snapshot_ids),

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from regelate.core.job import MAX_PARTS, NOTHING_DONE, JobRecord, JobState, JobTotals, retry_seconds
 from regelate.core.measures import JobGivenUp
-from regelate.core.policy import Engine
 from regelate.errors import RegelateError, Unavailable
 from regelate.operations.jobs import JobTools, changed, error_text
 from regelate.operations.leasing import Held, kept
@@ -223,5 +222,5 @@ class _Part:
 
 def _is_elsewhere(record: JobRecord) -> bool:
     """Say whether Spark is at a job, or may be: a worker that died over its start did not say."""
-    begun = record.remote is not None or (record.engine is Engine.SPARK and record.state is JobState.CANCELLING)
+    begun = record.remote is not None or (record.engine.is_remote and record.state is JobState.CANCELLING)
     return begun and not record.state.is_final

@@ -51,7 +51,7 @@ def plan_table(
             "PLAN_CHANGED", f"the plan at this snapshot is now {plan.plan_id}, not {plan_id}", retryable=False
         )
     unsure = _cut_by_size(plan.groups)
-    if ratio is not None or not unsure or dry_run or (place(plan, placement).engine is None and not in_parts):
+    if ratio is not None or not unsure or dry_run or (not place(plan, placement).fits and not in_parts):
         return snapshot, plan
     try:
         measured = engine.achieved_ratio(max(unsure, key=lambda g: g.size_bytes), policy)

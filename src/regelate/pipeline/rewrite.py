@@ -6,8 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from regelate.core.engines import Engine
 from regelate.core.plan import CompactionPlan, PlanReason
-from regelate.core.policy import CompactionPolicy, Engine
+from regelate.core.policy import CompactionPolicy
 from regelate.core.sizes import size_text
 from regelate.core.stats import CompactionStats, PhaseSeconds
 from regelate.core.table import SnapshotEntry, TableSnapshot

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from regelate.core import names
-from regelate.core.policy import Engine
+from regelate.core.engines import HERE
 from regelate.core.session_policy import MAX_POLICY_CHARACTERS, Access, session_policy, spark_policy
 from regelate.core.spark_job import MAX_RUN_NAME
 from regelate.errors import InvalidRequest
@@ -112,7 +112,7 @@ def clashes(found: Configuration, environment: str) -> Iterator[Fault]:
         yield f"spark.{key}", f"missing; spark.run {found.spark.run} needs it"
     if found.spark.run != "none" and found.jobs.store == "none":
         yield "spark.run", "Spark works on jobs only: set jobs.store"
-    if found.engines.count(Engine.DUCKDB) != 1 or len(set(found.engines)) != len(found.engines):
+    if found.engines.count(HERE) != 1 or len(set(found.engines)) != len(found.engines):
         yield "engines", "must be duckdb, and spark beside it or not"
     if found.auth == "none" and environment != "development":
         yield "auth", "none lets every caller be every tenant; it exists in development only"

@@ -24,8 +24,9 @@ from regelate.adapters.duckdb.secrets import use_store
 from regelate.adapters.duckdb.session import exhausted
 from regelate.adapters.duckdb.work import Call, Step, Work
 from regelate.adapters.duckdb.writer import write_rows
+from regelate.core.engines import DUCKDB_COST
 from regelate.core.plan import FileGroup
-from regelate.core.policy import MAX_FILES_PER_GROUP, CompactionPolicy, Strategy
+from regelate.core.policy import CompactionPolicy, Strategy
 from regelate.core.rewrite import Fingerprint, OutputTarget, RewriteResult
 from regelate.core.schema import Column
 from regelate.core.slices import Part, group_start, split
@@ -37,7 +38,7 @@ from regelate.ports.files import OutputFiles
 
 SCAN_BYTES_PER_COLUMN = 5 * 1024
 """What DuckDB holds per file, leaf column and thread of a scan: 3.5 to 4.4 KB measured (trap T13), rounded up."""
-MIN_FILES_PER_SCAN = 16
+MIN_FILES_PER_SCAN, MAX_FILES_PER_SCAN = 16, DUCKDB_COST.max_files_per_scan
 SCAN_SHARE = 4
 """A quarter of a worker's memory may go to what its scan holds per file; the rest decodes, sorts and encodes."""
 PROBE_SHARE = 0.05
@@ -267,7 +268,7 @@ class DuckDBRewriteEngine:
         """Return how many files one scan may bind: the cap, or fewer where the table is wide or memory is short."""
         leaves = sum(len(column.leaves) for column in self._views.columns)
         each = max(leaves, 1) * self._threads * SCAN_BYTES_PER_COLUMN
-        return max(MIN_FILES_PER_SCAN, min(MAX_FILES_PER_GROUP, self._worker_memory_bytes // (SCAN_SHARE * each)))
+        return max(MIN_FILES_PER_SCAN, min(MAX_FILES_PER_SCAN, self._worker_memory_bytes // (SCAN_SHARE * each)))
 
     @contextmanager
     def _staged(

@@ -13,9 +13,9 @@ from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
 from regelate.adapters.duckdb.faults import reading_fault
 from regelate.adapters.duckdb.inputs import check_checksums, wrong_size
 from regelate.adapters.duckdb.writer import write_rows
+from regelate.core.engines import DUCKDB_COST
 from regelate.core.group_view import GroupView
 from regelate.core.plan import FileGroup
-from regelate.core.policy import MAX_FILES_PER_GROUP
 from regelate.core.rewrite import NewDataFile
 from regelate.core.schema import Column
 from regelate.core.table import FileScanTask, Partition
@@ -24,6 +24,7 @@ from regelate.ports.engine import GroupViews
 from regelate.ports.files import OutputFiles
 
 KEYS = "upsert_keys"
+MAX_FILES_PER_SCAN = DUCKDB_COST.max_files_per_scan
 WRITER_BYTES = 128 * 1024 * 1024
 """Memory for the row group under way; an upsert writes one file at a time."""
 
@@ -58,8 +59,8 @@ class DuckDBKeyRewriter:
         reserved: list[str] = []
         try:
             for partition, members in by_partition.items():
-                for low in range(0, len(members), MAX_FILES_PER_GROUP):
-                    found = self._touched(cursor, members[low : low + MAX_FILES_PER_GROUP], key)
+                for low in range(0, len(members), MAX_FILES_PER_SCAN):
+                    found = self._touched(cursor, members[low : low + MAX_FILES_PER_SCAN], key)
                     fault = wrong_size(found)
                     if fault is not None:
                         raise fault

@@ -8,7 +8,6 @@ from typing import Any
 
 from regelate.adapters.jobstore.aws import client_of, faults
 from regelate.core.job import JobRecord
-from regelate.core.policy import Engine
 from regelate.core.timeouts import Timeouts
 
 MAX_POSTPONED_SECONDS = 43_000
@@ -45,4 +44,4 @@ class SqsQueue:
 
 
 def _look(record: JobRecord) -> str:
-    return "" if record.engine is Engine.DUCKDB else f"-{record.version}"
+    return f"-{record.version}" if record.engine.is_remote else ""

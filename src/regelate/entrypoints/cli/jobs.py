@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, cast
 
+from regelate.core.engines import Engine
 from regelate.core.exit_codes import DONE, FAILED
 from regelate.core.job import LIVE
-from regelate.core.policy import Engine
 from regelate.core.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
