@@ -40,7 +40,7 @@ MADE_BY_EXPRESSION: Mapping[tuple[str, str], set[str]] = {
     ("adapters/iceberg/row_faults.py", "first.code"): ROW_CODES,
     ("adapters/duckdb/inputs.py", "code"): {"DATA_FILE_CORRUPT", "DELETE_FILE_CORRUPT"},
     ("adapters/duckdb/inputs.py", "missing"): {"DATA_FILE_MISSING", "DELETE_FILE_CORRUPT"},
-    ("adapters/duckdb/faults.py", "code"): {"DATA_FILE_MISSING", "DATA_FILE_CORRUPT", "DELETE_FILE_CORRUPT"},
+    ("adapters/duckdb/duckdb_errors.py", "code"): {"DATA_FILE_MISSING", "DATA_FILE_CORRUPT", "DELETE_FILE_CORRUPT"},
     ("adapters/iceberg/file_layouts.py", "missing"): {"DATA_FILE_MISSING", "DELETE_FILE_CORRUPT"},
     ("adapters/iceberg/file_layouts.py", "corrupt"): {"DATA_FILE_CORRUPT", "DELETE_FILE_CORRUPT"},
     ("adapters/iceberg/spec.py", "code"): {"INVALID_PARTITION_SPEC", "INVALID_FIELD"},

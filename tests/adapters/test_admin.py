@@ -22,7 +22,7 @@ from sqlalchemy.exc import OperationalError
 
 from regelate.adapters.iceberg.admin import WRITE_PROPERTIES, IcebergAdmin
 from regelate.adapters.iceberg.catalogs import open_table
-from regelate.adapters.iceberg.faults import catalog_faults, storage_faults, translate
+from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults, storage_faults, translate
 from regelate.adapters.iceberg.table_properties import is_inside
 from regelate.core.schema import Column, PartitionField, SortSpec, TableDefinition
 from regelate.core.table import RefKind

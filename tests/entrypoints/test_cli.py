@@ -25,7 +25,7 @@ from pyiceberg.table.snapshots import Operation
 from benchmarks.cold_start import LIST, fresh, make_lake
 from regelate import __version__
 from regelate.core.exit_codes import DONE, FAILED, INTERRUPTED, LATER, PARTIAL, USAGE
-from regelate.entrypoints.cli import faults, main, screen, texts
+from regelate.entrypoints.cli import failures, main, screen, texts
 from regelate.entrypoints.cli.parser import make_parser
 from regelate.entrypoints.cli.running import COMMANDS
 from regelate.entrypoints.responses import check_answer
@@ -744,14 +744,14 @@ ERROR = {"code": "ANY", "message": "x", "retryable": False, "details": {}}
     ],
 )
 def test_the_exit_code_of_an_answer(answer: Mapping[str, Any], code: int) -> None:
-    assert faults.exit_code(answer) == code
+    assert failures.exit_code(answer) == code
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 413, 422, 424, 500, 501, 502, 503, 507])
 def test_every_status_has_an_advice(status: int) -> None:
     for retryable in (False, True):
         answer = {"success": False, "error": {**ERROR, "retryable": retryable}}
-        fault = faults.refused(answer, status, ())
+        fault = failures.refused(answer, status, ())
         assert fault.todo
         assert fault.code == (3 if retryable else 1)
 
@@ -760,7 +760,7 @@ def test_every_status_has_an_advice(status: int) -> None:
     ("code", "way"), [("UNSUPPORTED_TABLE", "--engine spark"), ("SPARK_DISABLED", "make setup-spark")]
 )
 def test_a_table_for_spark_alone_is_refused_with_the_way_there(code: str, way: str) -> None:
-    fault = faults.refused({"success": False, "error": {**ERROR, "code": code}}, 501, ())
+    fault = failures.refused({"success": False, "error": {**ERROR, "code": code}}, 501, ())
     assert way in fault.todo
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from regelate.entrypoints import demo, demo_flights, demo_home, demo_show
 from regelate.entrypoints.cli import main
-from regelate.entrypoints.cli.faults import Failed
+from regelate.entrypoints.cli.failures import Failed
 from regelate.errors import NotFound
 
 ROWS = 36_000

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from regelate.errors import DataUnavailable, RegelateError, Unsupported
-from regelate.pipeline.faults import error_of, error_of_opening
 from regelate.pipeline.maintain import Job, maintain
 from regelate.pipeline.names import TableName
 from regelate.pipeline.options import Rewrite
 from regelate.pipeline.result import exit_code
+from regelate.pipeline.spark_errors import error_of, error_of_opening
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
 from tests.faults.stack import Edit, edit_metadata

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
-from regelate.adapters.iceberg.faults import translate
 from regelate.adapters.iceberg.outputs import TableOutputs
 from regelate.adapters.iceberg.partitions import partition_of
+from regelate.adapters.iceberg.pyiceberg_errors import translate
 from regelate.core.plan import FileGroup
 from regelate.core.policy import CompactionPolicy
 from regelate.core.rewrite import Fingerprint, NewDataFile, OutputTarget, RewriteResult

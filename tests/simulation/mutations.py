@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regelate.adapters.iceberg import committer, producer, reach, upkeep
+from regelate.adapters.iceberg import committer, head_contents, producer, reach
 from regelate.adapters.iceberg.ledger import RunLedger
 from regelate.core import conflict, plan
 from regelate.core.head import Head
@@ -106,7 +106,9 @@ MUTATIONS: dict[str, Mutation] = {
         ((write, "_replacement", of_its_snapshot), (write._Replacement, "is_for", lambda _: for_its_snapshot)),
     ),
     "renumbers-entries": Mutation(
-        "4", "rewritten manifests give their entries a new sequence number", ((upkeep, "with_status", renumbered),)
+        "4",
+        "rewritten manifests give their entries a new sequence number",
+        ((head_contents, "with_status", renumbered),),
     ),
     "no-ledger": Mutation("9", "names are not written down", ((RunLedger, "record", always(None)),)),
     "sweeps-the-living": Mutation("9", "every run counts as dead", ((LedgerEntry, "is_dead", always(True)),)),

@@ -17,7 +17,7 @@ from typing import Any, cast
 from regelate.core.exit_codes import DONE, FAILED
 from regelate.entrypoints import demo_flights, demo_home, demo_show
 from regelate.entrypoints.actions import new_request_id
-from regelate.entrypoints.cli.faults import Failed, refused
+from regelate.entrypoints.cli.failures import Failed, refused
 from regelate.entrypoints.cli.screen import progress
 from regelate.entrypoints.dispatch import dispatch
 from regelate.entrypoints.service import Service

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regelate.entrypoints.cli.faults import usage
+from regelate.entrypoints.cli.failures import usage
 
 if TYPE_CHECKING:
     from regelate.wiring import Application

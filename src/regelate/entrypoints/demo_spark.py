@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from regelate.core.exit_codes import DONE, FAILED
 from regelate.core.sizes import size_text
-from regelate.entrypoints.cli.faults import Failed, usage
+from regelate.entrypoints.cli.failures import Failed, usage
 from regelate.pipeline.events import EVENT_COLUMNS, Stream
 from regelate.pipeline.ingest import Ingest, append, create, distribution, ingest
 from regelate.pipeline.ingest_job import frames

@@ -13,10 +13,10 @@ from regelate.core.policy import MB
 from regelate.core.sizes import size_text
 from regelate.core.table import SnapshotEntry
 from regelate.errors import RegelateError
-from regelate.pipeline.faults import spark_faults
 from regelate.pipeline.metadata import shows_head_alone
 from regelate.pipeline.names import TableName, quoted
 from regelate.pipeline.result import Status
+from regelate.pipeline.spark_errors import spark_faults
 from regelate.pipeline.sql import text
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from regelate.core.sizes import size_text
 from regelate.core.stats import CompactionStats
+from regelate.pipeline.after_rewrite import decisions
 from regelate.pipeline.options import Rewrite
 from regelate.pipeline.proof import Impact, Proof, Prover
 from regelate.pipeline.result import Result, Status, Step
@@ -16,7 +17,6 @@ from regelate.pipeline.steps import CLEARING, MERGING, StepName, Upkeep, run_ste
 from regelate.pipeline.summary import tell_impact
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
-from regelate.pipeline.upkeep import decisions
 
 Clock = Callable[[], float]
 ONLY_REWRITE = (StepName.REWRITE,)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from regelate.core.impact import Fingerprint, QueryRuns, same_rows
 from regelate.errors import InvalidRequest
-from regelate.pipeline.faults import spark_faults
 from regelate.pipeline.names import quoted
+from regelate.pipeline.spark_errors import spark_faults
 from regelate.pipeline.tables import SparkTable
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 from regelate.core.names import LOCATION_PROPERTIES
 from regelate.core.reachability import overlapping
 from regelate.errors import NotAllowed
-from regelate.pipeline.faults import spark_faults
+from regelate.pipeline.spark_errors import spark_faults
 from regelate.pipeline.tables import SparkTable
 
 NESSIE_GC = "on Nessie the files of other branches are unknown here: use Nessie's own tool, nessie-gc"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from regelate.pipeline.faults import spark_faults
+from regelate.pipeline.spark_errors import spark_faults
 from regelate.pipeline.sql import Argument
 from regelate.pipeline.steps import StepName
 from regelate.pipeline.tables import SparkTable

@@ -22,9 +22,9 @@ from regelate.core.impact import (
 from regelate.core.stats import CompactionStats
 from regelate.core.table import MAIN_BRANCH
 from regelate.errors import InvalidRequest, InvariantViolated, RegelateError
-from regelate.pipeline.faults import spark_faults
 from regelate.pipeline.measure import Query, fingerprint
 from regelate.pipeline.metadata import shows_head_alone
+from regelate.pipeline.spark_errors import spark_faults
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
 

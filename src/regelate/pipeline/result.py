@@ -18,7 +18,7 @@ from regelate.core.plan import CompactionPlan
 from regelate.core.plan_report import planned
 from regelate.core.stats import CompactionStats
 from regelate.errors import InvalidRequest, RegelateError
-from regelate.pipeline.faults import spark_faults
+from regelate.pipeline.spark_errors import spark_faults
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from regelate.errors import DataUnavailable
 from regelate.pipeline.events import DEVICE_TYPES, EVENT_TYPES, Stream
-from regelate.pipeline.faults import spark_faults
+from regelate.pipeline.spark_errors import spark_faults
 from regelate.pipeline.sql import text
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal

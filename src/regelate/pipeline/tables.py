@@ -11,7 +11,6 @@ from regelate.core.policy import CompactionPolicy
 from regelate.core.reachability import Place
 from regelate.core.table import SnapshotEntry, SnapshotRef, TableSnapshot
 from regelate.errors import NotFound
-from regelate.pipeline.faults import causes, spark_faults, unsupported
 from regelate.pipeline.metadata import (
     COLUMNS,
     DELETE_COLUMNS,
@@ -28,6 +27,7 @@ from regelate.pipeline.metadata import (
     watched,
 )
 from regelate.pipeline.names import TableName
+from regelate.pipeline.spark_errors import causes, spark_faults, unsupported
 from regelate.pipeline.specs import specs_of
 from regelate.pipeline.sql import Argument, call
 

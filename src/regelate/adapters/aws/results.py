@@ -11,7 +11,7 @@ from boto3.exceptions import Boto3Error
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from regelate.adapters.aws.faults import storage_fault
+from regelate.adapters.aws.aws_errors import storage_fault
 from regelate.core.results import CONTENT_TYPE, StoredResult, result_key
 from regelate.core.timeouts import Timeouts
 

@@ -11,7 +11,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from regelate.adapters.aws.faults import storage_fault
+from regelate.adapters.aws.aws_errors import storage_fault
 from regelate.core.session_policy import StorageSession
 from regelate.core.timeouts import Timeouts
 

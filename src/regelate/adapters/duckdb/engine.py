@@ -16,7 +16,7 @@ import duckdb
 from regelate.adapters.duckdb import sql
 from regelate.adapters.duckdb.copies import LocalCopies
 from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
-from regelate.adapters.duckdb.faults import located, miscounted, reading_fault
+from regelate.adapters.duckdb.duckdb_errors import located, miscounted, reading_fault
 from regelate.adapters.duckdb.fingerprints import of_file, of_views
 from regelate.adapters.duckdb.inputs import check_checksums, check_remote, wrong_size
 from regelate.adapters.duckdb.row_groups import too_large

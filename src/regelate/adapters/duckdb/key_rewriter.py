@@ -10,7 +10,7 @@ import duckdb
 
 from regelate.adapters.duckdb import sql
 from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
-from regelate.adapters.duckdb.faults import reading_fault
+from regelate.adapters.duckdb.duckdb_errors import reading_fault
 from regelate.adapters.duckdb.inputs import check_checksums, wrong_size
 from regelate.adapters.duckdb.writer import write_rows
 from regelate.core.engines import DUCKDB_COST

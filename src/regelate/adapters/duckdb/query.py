@@ -11,8 +11,8 @@ import duckdb
 import pyarrow as pa
 
 from regelate.adapters.duckdb.collect import Limits, Overflow, QueryResult, collect
+from regelate.adapters.duckdb.duckdb_errors import located
 from regelate.adapters.duckdb.encode import ResultColumn
-from regelate.adapters.duckdb.faults import located
 from regelate.adapters.duckdb.sandbox import Deadline, guard, lock, query_fault
 from regelate.adapters.duckdb.session import EXTENSIONS, LOCAL_EXTENSIONS, open_session
 from regelate.adapters.duckdb.sql import identifier, select

@@ -18,7 +18,7 @@ from typing import Any
 
 import duckdb
 
-from regelate.adapters.duckdb.faults import not_ours_to_read, reading_fault
+from regelate.adapters.duckdb.duckdb_errors import not_ours_to_read, reading_fault
 from regelate.adapters.duckdb.session import exhausted
 from regelate.adapters.duckdb.sql import literal
 from regelate.core.table import FileScanTask

@@ -12,8 +12,8 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 from regelate.adapters.iceberg.catalogs import open_table
-from regelate.adapters.iceberg.faults import catalog_faults
 from regelate.adapters.iceberg.neighbours import Neighbours
+from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults
 from regelate.adapters.iceberg.schema import columns_of, same_columns, schema_of
 from regelate.adapters.iceberg.snapshot import refs_of
 from regelate.adapters.iceberg.spec import describe_order, describe_spec, order_of, spec_of

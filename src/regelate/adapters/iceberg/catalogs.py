@@ -19,8 +19,8 @@ from pyiceberg.catalog import AVAILABLE_CATALOGS, BOTOCORE_SESSION, Catalog, Cat
 from pyiceberg.exceptions import NotInstalledError
 from pyiceberg.table import Table
 
-from regelate.adapters.iceberg.faults import catalog_faults
 from regelate.adapters.iceberg.metadata_files import let_remember
+from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults
 from regelate.adapters.iceberg.s3.settings import boto3_is_installed
 from regelate.core.catalogs import OPENED_HERE, CatalogKind, Commits
 from regelate.core.timeouts import Timeouts

@@ -19,17 +19,17 @@ from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, Tab
 from regelate.adapters.iceberg.catalogs import commits_of
 from regelate.adapters.iceberg.consistency import check_succession
 from regelate.adapters.iceberg.expiry import expiry_updates, refs_taken
-from regelate.adapters.iceberg.faults import catalog_faults, is_locked, refusal
+from regelate.adapters.iceberg.head_contents import dangling_deletes, manifest_summaries
 from regelate.adapters.iceberg.history import ancestry, superseded
 from regelate.adapters.iceberg.ledger import Elapsed
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.producer import SnapshotProducer
 from regelate.adapters.iceberg.pruning import key_pruner
+from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults, is_locked, refusal
 from regelate.adapters.iceberg.snapshot import refs_of, snapshot_entries
 from regelate.adapters.iceberg.staging import naming, next_metadata_location
 from regelate.adapters.iceberg.table_properties import NAME_MAPPING
 from regelate.adapters.iceberg.tasks import Entries, check_metadata, check_readable
-from regelate.adapters.iceberg.upkeep import dangling_deletes, manifest_summaries
 from regelate.core.catalogs import Commits
 from regelate.core.commit import Change, CommitRefused, ExpiryChange, Outcome, SnapshotChange
 from regelate.core.conflict import CommitWindow

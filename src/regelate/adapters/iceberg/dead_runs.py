@@ -13,10 +13,10 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from regelate.adapters.iceberg.catalogs import open_table
-from regelate.adapters.iceberg.faults import storage_faults
 from regelate.adapters.iceberg.ledger import FOLDER, FORMAT
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.neighbours import folders_of
+from regelate.adapters.iceberg.pyiceberg_errors import storage_faults
 from regelate.adapters.iceberg.s3.file_io import S3FileIO
 from regelate.adapters.iceberg.s3.settings import is_s3
 from regelate.adapters.iceberg.store import ObjectStore, own_folders

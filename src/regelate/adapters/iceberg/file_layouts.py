@@ -13,10 +13,10 @@ from urllib.parse import unquote
 
 from pyiceberg.io import FileIO
 
-from regelate.adapters.iceberg.faults import storage_faults
 from regelate.adapters.iceberg.layouts import Layout, layout_of
 from regelate.adapters.iceberg.outputs import local_path
 from regelate.adapters.iceberg.parquet_schema import MAGIC, TRAILER_BYTES, parse_schema
+from regelate.adapters.iceberg.pyiceberg_errors import storage_faults
 from regelate.adapters.iceberg.s3.file_io import S3FileIO
 from regelate.adapters.iceberg.s3.settings import is_s3
 from regelate.adapters.iceberg.tasks import unsupported

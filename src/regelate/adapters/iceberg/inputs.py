@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyiceberg.io import FileIO
 
-from regelate.adapters.iceberg.faults import storage_faults
+from regelate.adapters.iceberg.pyiceberg_errors import storage_faults
 from regelate.adapters.iceberg.s3.file_io import S3FileIO
 from regelate.adapters.iceberg.s3.settings import is_s3
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from pyiceberg.io import FileIO
 
-from regelate.adapters.iceberg.faults import storage_faults
+from regelate.adapters.iceberg.pyiceberg_errors import storage_faults
 from regelate.errors import Unavailable
 
 log = logging.getLogger(__name__)

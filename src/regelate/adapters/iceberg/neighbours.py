@@ -10,7 +10,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from regelate.adapters.iceberg.faults import catalog_faults
+from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults
 from regelate.core.names import LOCATION_PROPERTIES
 from regelate.core.reachability import Place, overlapping
 from regelate.errors import NotAllowed, RegelateError

@@ -8,9 +8,9 @@ from functools import cached_property
 from pyiceberg.table import Table
 
 from regelate.adapters.iceberg.expiry import check_gc
-from regelate.adapters.iceberg.faults import catalog_faults
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.neighbours import Neighbours
+from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults
 from regelate.adapters.iceberg.quarantine import QuarantineLists, quarantine_folders, snapshots_in, statistics_in
 from regelate.adapters.iceberg.reach import freely
 from regelate.adapters.iceberg.reached import needed_by, older_metadata, reached, reached_by

@@ -18,8 +18,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import IdentityTransform
 
-from regelate.adapters.iceberg.faults import storage_faults
 from regelate.adapters.iceberg.footer_metrics import MetricsPlan
+from regelate.adapters.iceberg.pyiceberg_errors import storage_faults
 from regelate.adapters.iceberg.s3.file_io import S3FileIO
 from regelate.adapters.iceberg.s3.settings import is_s3
 from regelate.adapters.iceberg.schema import columns_of

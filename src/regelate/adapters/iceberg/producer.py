@@ -37,13 +37,13 @@ from pyiceberg.table.update import (
 )
 
 from regelate.adapters.iceberg.expiry import restoring_updates
+from regelate.adapters.iceberg.head_contents import write_group
 from regelate.adapters.iceberg.manifest_writer import write_manifest_list
 from regelate.adapters.iceberg.manifest_writing import ManifestFiles, merge_manifests
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.native import native_data_file
 from regelate.adapters.iceberg.removal import Removal
 from regelate.adapters.iceberg.summary import snapshot_summary
-from regelate.adapters.iceberg.upkeep import write_group
 from regelate.core.commit import SnapshotChange
 from regelate.core.quarantine import Restoration
 from regelate.core.rewrite import NewDataFile

@@ -12,10 +12,10 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
 from regelate.adapters.iceberg.dead_runs import read_entry
-from regelate.adapters.iceberg.faults import storage_faults
 from regelate.adapters.iceberg.ledger import FOLDER as LEDGER_FOLDER
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.neighbours import folders_of
+from regelate.adapters.iceberg.pyiceberg_errors import storage_faults
 from regelate.adapters.iceberg.quarantine import QuarantineLists, quarantine_folders
 from regelate.adapters.iceberg.reach import freely
 from regelate.adapters.iceberg.reached import all_manifests

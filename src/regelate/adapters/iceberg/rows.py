@@ -17,7 +17,7 @@ from pyiceberg.utils.properties import property_as_int
 
 from regelate.adapters.iceberg.coerce import coerce_table
 from regelate.adapters.iceberg.encode import encode_records
-from regelate.adapters.iceberg.faults import storage_faults
+from regelate.adapters.iceberg.pyiceberg_errors import storage_faults
 from regelate.adapters.iceberg.row_partitions import split_by_partition
 from regelate.adapters.iceberg.schema import columns_of
 from regelate.adapters.iceberg.tasks import check_format, unsupported

@@ -17,7 +17,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from regelate.adapters.iceberg.faults import storage_faults
+from regelate.adapters.iceberg.pyiceberg_errors import storage_faults
 from regelate.adapters.iceberg.s3.settings import is_s3
 from regelate.core.reachability import Place, StoredFile
 from regelate.errors import RegelateError, Unavailable, Unsupported

@@ -11,7 +11,7 @@ from regelate.core.exit_codes import FAILED
 from regelate.core.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
-from regelate.entrypoints.cli.faults import Failed, exit_code, usage
+from regelate.entrypoints.cli.failures import Failed, exit_code, usage
 from regelate.entrypoints.cli.jobs import submitted
 from regelate.entrypoints.cli.rows import opened
 from regelate.entrypoints.service import Service

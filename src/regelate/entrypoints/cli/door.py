@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from regelate.core.requests import CompactRequest
 from regelate.entrypoints.actions import Caller, Payload, answer, new_request_id
-from regelate.entrypoints.cli.faults import refused
+from regelate.entrypoints.cli.failures import refused
 from regelate.entrypoints.log import logger
 from regelate.entrypoints.requests import AnyRequest, parse_request
 from regelate.entrypoints.service import Provider, Service

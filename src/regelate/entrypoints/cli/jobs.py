@@ -14,7 +14,7 @@ from regelate.core.job import LIVE
 from regelate.core.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
-from regelate.entrypoints.cli.faults import exit_code, usage
+from regelate.entrypoints.cli.failures import exit_code, usage
 from regelate.report.frames import plural
 
 LISTED = 50

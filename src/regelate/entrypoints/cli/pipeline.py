@@ -8,7 +8,7 @@ from pathlib import Path
 from regelate.core.exit_codes import DONE
 from regelate.core.sizes import size_text
 from regelate.entrypoints.cli import screen
-from regelate.entrypoints.cli.faults import usage
+from regelate.entrypoints.cli.failures import usage
 from regelate.pipeline.package import pack
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from regelate.core.exit_codes import DONE, FAILED
 from regelate.entrypoints.cli import screen
-from regelate.entrypoints.cli.faults import usage
+from regelate.entrypoints.cli.failures import usage
 from regelate.report import documents, plots
 from regelate.report.jobs import Report, report_of
 from regelate.report.webhook import post

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from regelate.core.exit_codes import FAILED
 from regelate.entrypoints.body import parse_body
-from regelate.entrypoints.cli.faults import Failed, usage
+from regelate.entrypoints.cli.failures import Failed, usage
 from regelate.errors import InvalidRequest
 
 STANDARD_INPUT = "-"

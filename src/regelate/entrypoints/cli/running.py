@@ -8,9 +8,9 @@ import traceback
 from collections.abc import Callable, Mapping
 
 from regelate.core.exit_codes import FAILED, INTERRUPTED
-from regelate.entrypoints.cli import commands, jobs, pipeline, reporting, upkeep, writing
+from regelate.entrypoints.cli import commands, jobs, maintenance, pipeline, reporting, writing
 from regelate.entrypoints.cli.door import voice
-from regelate.entrypoints.cli.faults import BUG, Failed, refused
+from regelate.entrypoints.cli.failures import BUG, Failed, refused
 from regelate.entrypoints.cli.screen import put_json
 from regelate.entrypoints.log import redacted
 from regelate.entrypoints.responses import failed
@@ -29,11 +29,11 @@ COMMANDS: Mapping[str, Command] = {
     "plan": commands.plan,
     "compact": commands.compact,
     "jobs": jobs.jobs,
-    "expire": upkeep.expire,
-    "orphans": upkeep.orphans,
-    "manifests": upkeep.manifests,
-    "maintain": upkeep.maintain,
-    "sweep": upkeep.sweep,
+    "expire": maintenance.expire,
+    "orphans": maintenance.orphans,
+    "manifests": maintenance.manifests,
+    "maintain": maintenance.maintain,
+    "sweep": maintenance.sweep,
     "serve": commands.serve,
     "invoke": commands.invoke,
     "demo": commands.demo,

@@ -9,7 +9,7 @@ from typing import Any
 from regelate.core.exit_codes import PARTIAL
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
-from regelate.entrypoints.cli.faults import Failed, usage
+from regelate.entrypoints.cli.failures import Failed, usage
 from regelate.entrypoints.cli.rows import (
     csv_table,
     format_of,

@@ -25,7 +25,7 @@ def access_of(table: Table) -> ObjectStoreAccess | None:
             "ENGINE_UNAVAILABLE", "a table on S3 needs the extra aws: pip install 'regelate[aws]'", retryable=False
         )
     from regelate.adapters.iceberg.s3.clients import client_of
-    from regelate.adapters.iceberg.s3.faults import as_error
+    from regelate.adapters.iceberg.s3.s3_errors import as_error
 
     client = io.store.client() if isinstance(io, S3FileIO) else client_of(S3Settings.of(io.properties))
     try:

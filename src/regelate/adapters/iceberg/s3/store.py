@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
 from regelate.adapters.iceberg.s3.clients import S3Client, client_of, renewed
-from regelate.adapters.iceberg.s3.faults import Failure, Inconsistent, TooSlow, as_error, kind_of
+from regelate.adapters.iceberg.s3.s3_errors import Failure, Inconsistent, TooSlow, as_error, kind_of
 from regelate.adapters.iceberg.s3.settings import S3Settings
 from regelate.core.timeouts import pause_seconds
 

@@ -12,9 +12,9 @@ from regelate.core.policy import CompactionPolicy
 from regelate.core.position_deletes import GRANULARITY_PROPERTY, dangling, mergeable
 from regelate.core.retention import plan_expiry
 from regelate.pipeline.choose import PARTITIONS_PER_CALL, any_of, predicate
-from regelate.pipeline.faults import spark_faults
 from regelate.pipeline.neighbours import check_deletable
 from regelate.pipeline.orphans import remove_orphans
+from regelate.pipeline.spark_errors import spark_faults
 from regelate.pipeline.sql import Argument
 from regelate.pipeline.steps import Decide, StepName, Todo, Upkeep
 from regelate.pipeline.tables import SparkTable

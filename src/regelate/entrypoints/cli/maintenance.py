@@ -11,7 +11,7 @@ from regelate.core.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.commands import name_of, tell_undo, warn
 from regelate.entrypoints.cli.door import Answer, Door
-from regelate.entrypoints.cli.faults import exit_code
+from regelate.entrypoints.cli.failures import exit_code
 from regelate.report import frames
 from regelate.report.frames import plural
 
