@@ -80,9 +80,9 @@ def trap_names() -> Mapping[int, str]:
 
 
 def laws() -> Mapping[int, str]:
-    """Law -> its sentence, as docs/traps.md has it."""
+    """Law -> its name, as docs/traps.md has it."""
     section = TRAPS.read_text(encoding="utf-8").partition("\n## The laws\n")[2]
-    return {int(number): text for number, text in re.findall(r"^(\d+)\. (.+)$", section, re.MULTILINE)}
+    return {int(number): text for number, text in re.findall(r"^(\d+)\. \*\*(.+?)\.\*\* ", section, re.MULTILINE)}
 
 
 def updated(paper: str) -> str:

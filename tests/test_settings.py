@@ -434,7 +434,7 @@ def test_being_any_tenant_without_claims_is_refused_outside_development(load: Lo
     ("text", "told"),
     [
         ('{"defaults": {}', "is not valid JSON"),
-        ('{"defaults": {"limits": {"max_records": 1, "max_records": 2}}}', "'max_records' stands twice"),
+        ('{"defaults": {"limits": {"max_records": 1, "max_records": 2}}}', "'max_records' appears twice"),
         ('{"defaults": {"limits": {"query_seconds": NaN}}}', "NaN is not JSON"),
         ("[]", "must hold an object"),
         ('{"default": {}}', "default: unknown key"),

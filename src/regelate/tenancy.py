@@ -1,4 +1,4 @@
-"""Who asks, and for which table: claims and request -> `Address`. Rows 6, 7 and 8 of the fault catalogue."""
+"""Who asks, and for which table: claims and request -> `Address`; what is not theirs is refused."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class Tenancy:
         )
 
     def check_locations(self, address: Address, properties: Mapping[str, str]) -> None:
-        """Refuse table properties that name a place which is not the address's own (rows 7 and 9).
+        """Refuse table properties that name a place which is not the address's own.
 
         In multi-tenant catalogs only; the others have no tenants to keep apart. Errors: InvalidRequest INVALID_LOCATION
         outside of the warehouse, NotAllowed FORBIDDEN anywhere else outside of the namespace's own folder.
@@ -179,7 +179,7 @@ class Tenancy:
                 self.check_location(address, properties[name], name)
 
     def check_location(self, address: Address, location: str, field: str = "location") -> None:
-        """Refuse a location outside the address's own namespace folder; FORBIDDEN (row 7).
+        """Refuse a location outside the address's own namespace folder; FORBIDDEN.
 
         Only in multi-tenant catalogs, where the warehouse is shared: there `<warehouse>/<namespace>` and Glue's
         `<warehouse>/<namespace>.db` belong to the tenant. A text that two programs could read as two places (dot

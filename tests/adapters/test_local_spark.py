@@ -182,7 +182,7 @@ def test_a_result_that_is_no_json_is_none_and_said(machine: Machine) -> None:
     (machine.jobs / SPEC.name).mkdir(parents=True)
     (machine.jobs / SPEC.name / "result.json").write_text('{"success": tr')
     found = machine.spark().look(SPEC.name)
-    assert (found.state, found.answer, found.detail) == (SparkState.ENDED, None, "its result is no JSON object")
+    assert (found.state, found.answer, found.detail) == (SparkState.ENDED, None, "its result is not a JSON object")
 
 
 def test_a_machine_without_spark_submit_says_so(machine: Machine) -> None:

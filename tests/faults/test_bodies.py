@@ -54,8 +54,8 @@ def test_row_01_what_is_no_json_is_refused_with_the_offset(
         (WRITE % ('{"v":' * 63 + "1" + "}" * 63), "deeper than 64"),
         (QUERY[:-1] + ', "filter": ' + "[" * 64 + "]" * 64 + "}", "deeper than 64"),
         ("[" * 100_000, "deeper than 64"),
-        (QUERY[:-1] + ', "table": "u"}', '"table" stands twice'),
-        (WRITE % '{"id": 1, "id": 2}', '"id" stands twice'),
+        (QUERY[:-1] + ', "table": "u"}', '"table" appears twice'),
+        (WRITE % '{"id": 1, "id": 2}', '"id" appears twice'),
     ],
 )
 def test_row_02_json_that_is_no_plain_object_is_refused(stack: Stack, body: str, word: str) -> None:

@@ -70,7 +70,7 @@ def test_a_result_that_cannot_be_read_fails_the_job_and_frees_the_table(
 
 @pytest.mark.parametrize("result", [b"", b'{"success": tr', b"[1]", b"\xff\xfe"])
 def test_a_result_that_is_no_json_object_is_none(result: bytes) -> None:
-    assert answered(result) == SparkRun(state=SparkState.ENDED, detail="its result is no JSON object")
+    assert answered(result) == SparkRun(state=SparkState.ENDED, detail="its result is not a JSON object")
 
 
 def test_a_look_that_breaks_down_ends_the_job_and_does_not_hold_its_table(stack: SparkStack, job_id: str) -> None:

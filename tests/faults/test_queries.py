@@ -204,7 +204,7 @@ def test_row_21_a_result_of_too_many_rows_is_cut_and_says_so(limited: Stack) -> 
         ({"sql": "SELECT no_such_function(id) FROM t"}, ["no_such_function"]),
         ({"sql": "SELECT sum(v) FROM t"}, ["sum"]),
         ({"sql": "SELECT CAST(v AS INTEGER) FROM t"}, ["a"]),
-        ({"sql": "SELECT '\0'"}, ["no text"]),
+        ({"sql": "SELECT '\0'"}, ["without NUL"]),
         ({"sql": "SELECT " + "1," * 60_000 + "1"}, ["at most 100000 characters"]),
     ],
 )

@@ -111,7 +111,7 @@ def test_row_11_the_same_column_twice_never_reaches_the_schema(shared: Stack) ->
         '"schema": {"fields": {"id": {"type": "long"}, "id": {"type": "string"}}}}'
     )
     with shared.untouched():
-        shared.refused(400, "INVALID_REQUEST", ['"id" stands twice'], body)
+        shared.refused(400, "INVALID_REQUEST", ['"id" appears twice'], body)
 
 
 @pytest.mark.parametrize(

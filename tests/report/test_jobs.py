@@ -162,7 +162,7 @@ def test_a_webhook_that_says_no_is_told_without_its_address(
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x/y", "x", "http://"])
 def test_only_http_addresses_are_posted_to(url: str) -> None:
-    with pytest.raises(InvalidRequest, match="webhook is no http"):
+    with pytest.raises(InvalidRequest, match="webhook is not an http"):
         post(url, {})
 
 

@@ -1,4 +1,4 @@
-"""What a tenant, a namespace and a table may be called (row 8; rules: docs/api.md, "Addressing a table").
+"""What a tenant, a namespace and a table may be called (rules: docs/api.md, "Addressing a table").
 
 Lenient rules hold for whatever exists already, in any engine; strict ones for names that we create and for every name
 of a multi-tenant catalog, where `{tenant_id}__{namespace}` must be injective: strict names hold no `__` and start with
@@ -22,7 +22,7 @@ LOCATION_PROPERTIES = (
     "write.object-storage.path",
     "write.folder-storage.path",
 )
-"""Table properties that say where files go (rows 7 and 9); the last two are older names of `write.data.path`."""
+"""Table properties that say where files go; the last two are older names of `write.data.path`."""
 SEPARATOR = "."
 """Between the parts of a nested namespace, and before the table in an ident."""
 _STRICT_PART = re.compile(r"[a-z0-9][a-z0-9_-]*")

@@ -43,7 +43,7 @@ def resolve_retention(
     config: RetentionDefaults,
     hours_field: str = "retention_hours",
 ) -> RetentionPolicy:
-    """Resolve what expiry keeps: request > the table's `history.expire.*` > config. INVALID_RETENTION (row 51).
+    """Resolve what expiry keeps: request > the table's `history.expire.*` > config. INVALID_RETENTION.
 
     `request_hours` may have a fraction; `hours_field` is what the request calls it. A request below `minimum_age_ms`
     is refused; a table's shorter age is raised to it, which keeps more than asked.

@@ -27,7 +27,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 def refused(option: str, value: object, rule: str, **details: Any) -> InvalidRequest:
-    """Make the 400 INVALID_OPTION that names an option, its value (cut) and the rule it breaks (row 62)."""
+    """Make the 400 INVALID_OPTION that names an option, its value (cut) and the rule it breaks."""
     shown = str(value) if isinstance(value, Decimal) else repr(value)
     if len(shown) > _SHOWN_CHARACTERS:
         shown = shown[:_SHOWN_CHARACTERS] + "..."

@@ -143,7 +143,7 @@ def resolve_policy(
     """Resolve every knob of one COMPACT. Every layer is read whole: a malformed property is refused though overruled.
 
     `now_ms` enters the policy only where the selection reads it, or no plan id would be found again.
-    Raises InvalidRequest: INVALID_OPTION for a knob (row 62), INVALID_FIELD for `partition_filter` and `where`.
+    Raises InvalidRequest: INVALID_OPTION for a knob, INVALID_FIELD for `partition_filter` and `where`.
     """
     layers = (_request_layer(request), _table_layer(table_properties), _config_layer(config))
     knobs: dict[str, Any] = layered(*(layer.values for layer in layers))
@@ -258,7 +258,7 @@ def _with_sources(fault: InvalidRequest, layers: tuple[_Layer, ...]) -> InvalidR
 
 
 def _check_row_group(asked: _Layer, properties: Mapping[str, str]) -> None:
-    """Refuse a REQUESTED target below the row group size that the table itself names (row 62)."""
+    """Refuse a REQUESTED target below the row group size that the table itself names."""
     if "target" not in asked.values or ROW_GROUP_PROPERTY not in properties:
         return
     row_group = whole(ROW_GROUP_PROPERTY, properties[ROW_GROUP_PROPERTY], 1, MAX_LONG)

@@ -133,5 +133,5 @@ def request_of_json(text: str) -> CompactRequest:
     """Read what `request_json` wrote. Raises ValueError for anything else."""
     found = json.loads(text)
     if not isinstance(found, dict):
-        raise ValueError("is no JSON object")
+        raise ValueError("is not a JSON object")
     return request_of(CompactRequest, found)

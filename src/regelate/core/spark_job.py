@@ -49,7 +49,7 @@ def answered(result: bytes) -> SparkRun:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        return SparkRun(state=SparkState.ENDED, detail="its result is no JSON object")
+        return SparkRun(state=SparkState.ENDED, detail="its result is not a JSON object")
     return SparkRun(state=SparkState.ENDED, answer=found)
 
 

@@ -82,7 +82,7 @@ def _encoded(body: str | bytes, max_bytes: int) -> bytes:
 
 
 def too_large(max_bytes: int) -> InvalidRequest:
-    """Make the 413 of row 3, which names the limit."""
+    """Make the 413 that names the limit."""
     message = f"the body is larger than {max_bytes} bytes; split it into several requests"
     return InvalidRequest("PAYLOAD_TOO_LARGE", message, status=413, max_bytes=max_bytes)
 

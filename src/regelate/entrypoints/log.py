@@ -1,5 +1,5 @@
 """JSON log lines, each with the request that it belongs to, and the wall that keeps secrets out of them and out of
-answers (row 67). One line per answered request; whatever is logged meanwhile names the same request, tenant and table.
+answers. One line per answered request; whatever is logged meanwhile names the same request, tenant and table.
 
 Line breaks in what a caller sent are escaped by JSON; secrets are blotted out here, and long texts are cut.
 """

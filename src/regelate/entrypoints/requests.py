@@ -311,7 +311,7 @@ OPERATIONS: Mapping[str, type[AnyRequest]] = {
 
 
 def parse_request(payload: Mapping[str, object]) -> AnyRequest:
-    """Return the request that a JSON object is, by its `operation`. Errors: InvalidRequest (rows 4 and 5)."""
+    """Return the request that a JSON object is, by its `operation`. Errors: InvalidRequest."""
     if "operation" not in payload:
         known = ", ".join(OPERATIONS)
         raise InvalidRequest("MISSING_FIELD", f"operation: this field is missing; known are {known}", field="operation")

@@ -1,7 +1,7 @@
 """Plain JSON values -> a strict model, or the one refusal that names the field.
 
-Rows 4 and 5 of the fault catalogue: MISSING_FIELD, UNKNOWN_FIELD, INVALID_FIELD, and INVALID_OPTION for the knobs of
-row 62. Of the caller's input a message holds names only, cut; never a value, never a link to another project's manual.
+MISSING_FIELD, UNKNOWN_FIELD, INVALID_FIELD, and INVALID_OPTION for the knobs of a compaction. Of the caller's input a
+message holds names only, cut; never a value, never a link to another project's manual.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RULES = {
 }
 _ROWS = "records"
 _KNOBS = frozenset({"target_file_size_mb", "max_files"})
-"""Thresholds of row 62, whose wrong types are INVALID_OPTION like their wrong ranges."""
+"""Thresholds, whose wrong types are INVALID_OPTION like their wrong ranges."""
 _KINDS = {
     bool: "a boolean",
     int: "an integer",

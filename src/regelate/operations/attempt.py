@@ -97,7 +97,7 @@ def _attempt(
         before, head = head, sent.look()
         number, stuck = number + 1, stuck + (head.metadata_location == before.metadata_location)
     sent.check_closed(head)
-    raise sent.given_up(f"lost {number} races against other writers; try again", attempts=number)
+    raise sent.given_up(f"other writers committed first, {number} times in a row; try again", attempts=number)
 
 
 def _check_same(head: Head, table_uuid: str | None) -> None:

@@ -1,4 +1,6 @@
-"""The walls around a query: what SQL may say, what the engine may open, how long it may run (trap T15, rows 20 to 22).
+"""The walls around a query: what SQL may say, what the engine may open, how long it may run.
+
+Trap T15 (holes in a locked session); rows 20 to 22 of the fault catalogue: more than a SELECT, no end, a wrong query.
 
 Three walls, because none holds alone. The guard reads the parsed statement: one SELECT over the table, by functions
 that name no file and no setting. The locked session opens exactly the files of the view. The deadline interrupts.
@@ -60,7 +62,9 @@ def guard(sql: str, names: Collection[str]) -> None:
     Errors: InvalidRequest QUERY_NOT_ALLOWED, QUERY_ERROR when the text does not parse.
     """
     if len(sql) > MAX_SQL_CHARACTERS or "\0" in sql or _has_surrogates(sql):
-        raise InvalidRequest("QUERY_ERROR", f"sql must be a text of at most {MAX_SQL_CHARACTERS} characters")
+        raise InvalidRequest(
+            "QUERY_ERROR", f"sql must be a text without NUL, of at most {MAX_SQL_CHARACTERS} characters"
+        )
     with duckdb.connect(config={"autoload_known_extensions": "false", "enable_external_access": "false"}) as scratch:
         try:
             statements = scratch.extract_statements(sql)

@@ -59,7 +59,7 @@ class IcebergAdmin:
         """Create a table, and its namespace where it is missing; return (created, the table).
 
         An existing table is answered with created False only when `if_not_exists` and its columns and partition spec
-        are the wanted ones. Errors: Conflict TABLE_EXISTS, not retryable (row 10).
+        are the wanted ones. Errors: Conflict TABLE_EXISTS, not retryable.
         """
         schema = schema_of(definition.columns)
         spec = spec_of(definition.partition_spec, schema)

@@ -1,4 +1,4 @@
-"""Whether what the catalog shows now can follow what it showed before (row 66).
+"""Whether what the catalog shows now can follow what it showed before (row 66: an older state).
 
 Three things look alike to a program that only compares pointers: a table that moved on, one that was dropped and made
 again, and a catalog that answers with another table's metadata or with an older state. Nothing is committed on that.

@@ -1,4 +1,4 @@
-"""JSON records -> typed Arrow, strict and lossless, column by column (docs/api.md, "JSON encodings"; rows 13-17).
+"""JSON records -> typed Arrow, strict and lossless, column by column (docs/api.md, "JSON encodings").
 
 Each column is first built whole: the set of its Python types says whether Arrow may take it as it is. Only a column
 that this refuses is read value by value (`json_values`): that names the faults, or gives a plain form to build from.

@@ -1,4 +1,4 @@
-"""One JSON value against one column: the strict rules of docs/api.md "JSON encodings", value by value (rows 13-17).
+"""One JSON value against one column: the strict rules of docs/api.md "JSON encodings", value by value.
 
 The slow, exact half of `encode.py`: it says what is wrong with a value, or gives the plain form that the column-wise
 half takes: ints for ints, digits for decimals, `{key, value}` arrays for maps.

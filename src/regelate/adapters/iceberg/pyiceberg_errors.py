@@ -86,7 +86,7 @@ def storage_fault(error: OSError) -> RegelateError:
 def translate(error: BaseException) -> RegelateError | None:
     """Return our error for one that PyIceberg, its catalog's client or the storage raised; None for any other.
 
-    An unknown table and an unknown namespace share one code (row 23). Texts are cut and hold no credentials.
+    An unknown table and an unknown namespace share one code. Texts are cut and hold no credentials.
     """
     if isinstance(error, RegelateError):
         return error

@@ -1,4 +1,4 @@
-"""What can be wrong with rows that somebody wants to write: rows 13-16 of the fault catalogue."""
+"""What can be wrong with rows that somebody wants to write: another schema, nulls, values out of range, time zones."""
 
 from __future__ import annotations
 

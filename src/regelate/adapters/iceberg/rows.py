@@ -59,7 +59,7 @@ class IcebergRowWriter:
         )
 
     def encode(self, records: Sequence[Mapping[str, object]]) -> pa.Table:
-        """Return JSON records as typed Arrow, or refuse them all (rows 13-17). Nothing is written."""
+        """Return JSON records as typed Arrow, or refuse them all. Nothing is written."""
         return encode_records(self._columns, self.arrow_schema, records)
 
     def coerce(self, arrow_table: object) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Columns as the doors write them <-> an Iceberg schema (row 11 of the fault catalogue)."""
+"""Columns as the doors write them <-> an Iceberg schema."""
 
 from __future__ import annotations
 

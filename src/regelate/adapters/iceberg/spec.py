@@ -1,4 +1,4 @@
-"""Partition specs and sort orders as the doors write them <-> Iceberg's (row 12 of the fault catalogue)."""
+"""Partition specs and sort orders as the doors write them <-> Iceberg's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which properties a caller may give a table (row 9), and where a table may live."""
+"""Which properties a caller may give a table; and where a table may live."""
 
 from __future__ import annotations
 

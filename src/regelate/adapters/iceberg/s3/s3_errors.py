@@ -1,4 +1,4 @@
-"""What a failed request to S3 means: gone, refused, worth another try, or not what it promised (rows 34 to 36)."""
+"""What a failed request to S3 means: gone, refused, worth another try, or not what it promised."""
 
 from __future__ import annotations
 
