@@ -1,4 +1,4 @@
-"""A group cut into parts, one per output file: no row lost, no row twice, none much larger than its share."""
+"""A group cut into slices, one per output file: no row lost, no row twice, none much larger than its share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.core.plan import FileGroup
-from regelate.core.slices import BORDER_TOLERANCE, Part, group_start, halves, split
+from regelate.core.slices import BORDER_TOLERANCE, Slice, group_start, halves, split
 from regelate.core.table import FileScanTask
 from tests.core.model_table import UNPARTITIONED, data_file
 
@@ -22,13 +22,13 @@ def group_of(files: Iterable[tuple[int, int]], outputs: int) -> FileGroup:
     return FileGroup(index=0, partition=UNPARTITIONED, tasks=tasks, expected_output_files=outputs)
 
 
-def rows_of(part: Part) -> list[tuple[str, int]]:
-    """Return every row of a part as (path, position), in order."""
+def rows_of(piece: Slice) -> list[tuple[str, int]]:
+    """Return every row of a slice as (path, position), in order."""
     found: list[tuple[str, int]] = []
-    for number, task in enumerate(part.tasks):
-        low = part.first_row if number == 0 else 0
-        last = number == len(part.tasks) - 1
-        high = part.end_row if last and part.end_row is not None else task.data_file.record_count
+    for number, task in enumerate(piece.tasks):
+        low = piece.first_row if number == 0 else 0
+        last = number == len(piece.tasks) - 1
+        high = piece.end_row if last and piece.end_row is not None else task.data_file.record_count
         found += [(task.data_file.path, row) for row in range(low, high)]
     return found
 
@@ -46,23 +46,23 @@ groups = st.builds(
 
 @given(group=groups)
 def test_the_parts_hold_every_row_exactly_once_and_in_order(group: FileGroup) -> None:
-    parts = split(group)
-    assert [row for part in parts for row in rows_of(part)] == all_rows(group)
-    assert [part.rows for part in parts] == [len(rows_of(part)) for part in parts]
+    slices = split(group)
+    assert [row for piece in slices for row in rows_of(piece)] == all_rows(group)
+    assert [piece.rows for piece in slices] == [len(rows_of(piece)) for piece in slices]
 
 
 @given(group=groups)
 def test_no_part_is_without_a_file_and_there_are_no_more_than_outputs(group: FileGroup) -> None:
-    parts = split(group)
-    assert all(part.tasks for part in parts)
-    assert 1 <= len(parts) <= group.expected_output_files
+    slices = split(group)
+    assert all(piece.tasks for piece in slices)
+    assert 1 <= len(slices) <= group.expected_output_files
 
 
 @given(group=groups, max_files=st.integers(1, 5))
-def test_the_scans_of_a_part_are_the_part(group: FileGroup, max_files: int) -> None:
-    for part in split(group):
-        scans = part.scans(max_files)
-        assert [row for scan in scans for row in rows_of(scan)] == rows_of(part)
+def test_the_scans_of_a_slice_are_the_slice(group: FileGroup, max_files: int) -> None:
+    for piece in split(group):
+        scans = piece.scans(max_files)
+        assert [row for scan in scans for row in rows_of(scan)] == rows_of(piece)
         assert all(1 <= len(scan.tasks) <= max_files for scan in scans)
 
 
@@ -72,16 +72,16 @@ def test_the_scans_of_a_part_are_the_part(group: FileGroup, max_files: int) -> N
 )
 def test_parts_are_near_their_share_where_files_have_rows_to_cut_at(sizes: list[int], outputs: int) -> None:
     group = group_of([(size, 100_000) for size in sizes], outputs)
-    parts, share = split(group), group.size_bytes / outputs
-    assert len(parts) == outputs
-    for part in parts:
-        assert abs(part.size_bytes - share) <= 2 * BORDER_TOLERANCE * share + 2 * len(sizes)
+    slices, share = split(group), group.size_bytes / outputs
+    assert len(slices) == outputs
+    for piece in slices:
+        assert abs(piece.size_bytes - share) <= 2 * BORDER_TOLERANCE * share + 2 * len(sizes)
 
 
 def test_a_cut_moves_to_a_file_border_that_is_near() -> None:
-    parts = split(group_of([(1050, 100), (950, 100)], 2))
-    assert [[t.data_file.path for t in p.tasks] for p in parts] == [["f000"], ["f001"]]
-    assert [(p.first_row, p.end_row) for p in parts] == [(0, None), (0, None)]
+    slices = split(group_of([(1050, 100), (950, 100)], 2))
+    assert [[t.data_file.path for t in p.tasks] for p in slices] == [["f000"], ["f001"]]
+    assert [(p.first_row, p.end_row) for p in slices] == [(0, None), (0, None)]
 
 
 def test_a_cut_far_from_every_border_goes_through_the_file() -> None:
@@ -92,8 +92,8 @@ def test_a_cut_far_from_every_border_goes_through_the_file() -> None:
 
 
 def test_one_large_file_is_cut_more_than_once() -> None:
-    parts = split(group_of([(3000, 300)], 3))
-    assert [(p.first_row, p.end_row) for p in parts] == [(0, 100), (100, 200), (200, None)]
+    slices = split(group_of([(3000, 300)], 3))
+    assert [(p.first_row, p.end_row) for p in slices] == [(0, 100), (100, 200), (200, None)]
 
 
 @pytest.mark.parametrize("rows", [0, 1])
@@ -104,12 +104,12 @@ def test_a_file_without_rows_to_cut_at_stays_whole(rows: int) -> None:
 @given(group=groups, share=st.floats(0, 2))
 def test_the_start_of_a_group_is_as_large_as_asked_give_or_take_a_row(group: FileGroup, share: float) -> None:
     wanted = group.size_bytes * share
-    part = group_start(group, wanted)
-    assert part.tasks == group.tasks[: len(part.tasks)]
-    last = part.tasks[-1].data_file
+    piece = group_start(group, wanted)
+    assert piece.tasks == group.tasks[: len(piece.tasks)]
+    last = piece.tasks[-1].data_file
     a_row = last.size_bytes / max(last.record_count, 1) + 1
-    assert part.size_bytes <= wanted + a_row
-    assert part.size_bytes >= min(wanted, group.size_bytes) - a_row
+    assert piece.size_bytes <= wanted + a_row
+    assert piece.size_bytes >= min(wanted, group.size_bytes) - a_row
 
 
 @given(group=groups)

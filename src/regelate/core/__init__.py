@@ -6,7 +6,7 @@ options      request, table and config -> a policy    deletes     which deletes 
 selection    which data files want rewriting, and why prediction  how large outputs will be
 packing      order-keeping groups that come out right plan        groups, skips and the one reason
 health       how healthy a table is                   placement   where a plan runs, and what it costs
-slices       one group as one part per output         rewrite     what came back; rows are conserved
+slices       one group as one slice per output        rewrite     what came back; rows are conserved
 bounds       column bounds, decoded to compare        conflict    what happened meanwhile, what still stands
 stats        what the world is told                   retention   which snapshots may go
 trigger      when a write looks for small files       predicate   a query's filter

@@ -1,4 +1,4 @@
-"""Cuts one file group into contiguous parts, one per output file, at file borders where they are near enough."""
+"""Cuts one file group into contiguous slices, one per output file, at file borders where they are near enough."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BORDER_TOLERANCE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Slice:
     """Whole tasks but for the first, read from `first_row`, and the last, read up to `end_row` (None: to its end)."""
 
     group: FileGroup
@@ -24,7 +24,7 @@ class Part:
 
     @property
     def size_bytes(self) -> int:
-        """Input bytes of this part, pro rata by rows where a file is cut."""
+        """Input bytes of this slice, pro rata by rows where a file is cut."""
         total = 0.0
         for index, task in enumerate(self.tasks):
             rows = task.data_file.record_count
@@ -39,11 +39,11 @@ class Part:
         tail = self.tasks[-1].data_file.record_count
         return whole - self.first_row - (0 if self.end_row is None else tail - self.end_row)
 
-    def scans(self, max_files: int) -> tuple[Part, ...]:
-        """Cut this part into consecutive ones of at most `max_files` files each, for reading one after the other."""
+    def scans(self, max_files: int) -> tuple[Slice, ...]:
+        """Cut this slice into consecutive ones of at most `max_files` files each, for reading one after the other."""
         edges = range(0, len(self.tasks), max_files)
         return tuple(
-            Part(
+            Slice(
                 group=self.group,
                 tasks=self.tasks[low : low + max_files],
                 first_row=self.first_row if low == 0 else 0,
@@ -53,29 +53,29 @@ class Part:
         )
 
 
-def group_start(group: FileGroup, size_bytes: float) -> Part:
+def group_start(group: FileGroup, size_bytes: float) -> Slice:
     """Return the first files of a group, about `size_bytes` of them; the last one is cut by rows."""
     before = 0
     for number, task in enumerate(group.tasks, start=1):
         size, rows = task.data_file.size_bytes, task.data_file.record_count
         if before + size >= size_bytes:
             end = max(1, int(rows * (size_bytes - before) / size)) if size else rows
-            return Part(group=group, tasks=group.tasks[:number], end_row=min(end, rows))
+            return Slice(group=group, tasks=group.tasks[:number], end_row=min(end, rows))
         before += size
-    return Part(group=group, tasks=group.tasks)
+    return Slice(group=group, tasks=group.tasks)
 
 
-def split(group: FileGroup) -> tuple[Part, ...]:
-    """Return the parts of a group in order; together they hold every row of it exactly once."""
+def split(group: FileGroup) -> tuple[Slice, ...]:
+    """Return the slices of a group in order; together they hold every row of it exactly once."""
     cuts = _cuts(group)
-    parts: list[Part] = []
+    slices: list[Slice] = []
     edges = [(0, 0), *cuts, (len(group.tasks), 0)]
     for (task, row), (next_task, next_row) in pairwise(edges):
         end = next_task + (1 if next_row else 0)
-        parts.append(
-            Part(group=group, tasks=group.tasks[task:end], first_row=row, end_row=next_row if next_row else None)
+        slices.append(
+            Slice(group=group, tasks=group.tasks[task:end], first_row=row, end_row=next_row if next_row else None)
         )
-    return tuple(parts)
+    return tuple(slices)
 
 
 def _cuts(group: FileGroup) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""The rewrite engine: reads file groups through views and writes one Parquet file per part, several parts at once."""
+"""The rewrite engine: reads file groups through views and writes one Parquet file per slice, several slices at once."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from regelate.adapters.duckdb.copies import LocalCopies
 from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
 from regelate.adapters.duckdb.duckdb_errors import located, miscounted, reading_fault
 from regelate.adapters.duckdb.fingerprints import of_file, of_views
+from regelate.adapters.duckdb.group_rewrite import Call, GroupRewrite, Queued
 from regelate.adapters.duckdb.inputs import check_checksums, check_remote, wrong_size
 from regelate.adapters.duckdb.row_groups import too_large
 from regelate.adapters.duckdb.secrets import use_store
 from regelate.adapters.duckdb.session import exhausted
-from regelate.adapters.duckdb.work import Call, Step, Work
 from regelate.adapters.duckdb.writer import write_rows
 from regelate.core.engines import DUCKDB_COST
 from regelate.core.plan import FileGroup
 from regelate.core.policy import CompactionPolicy, Strategy
 from regelate.core.rewrite import Fingerprint, OutputTarget, RewriteResult
 from regelate.core.schema import Column
-from regelate.core.slices import Part, group_start, split
+from regelate.core.slices import Slice, group_start, split
 from regelate.core.storage import ObjectStoreAccess
 from regelate.core.table import DeleteContent
 from regelate.errors import Unavailable
@@ -47,9 +47,9 @@ PROBE_BYTES = 32 * 1024 * 1024
 
 
 class DuckDBRewriteEngine:
-    """Implements RewriteEngine on one DuckDB session; `workers` parts run at once, each on a cursor of its own.
+    """Implements RewriteEngine on one DuckDB session; `workers` slices are written at once, each by a cursor.
 
-    A group whose part fails is given back with its fault and its outputs are deleted; the other groups go on.
+    A group of which a slice fails is given back with its fault and its outputs are deleted; the other groups go on.
     """
 
     def __init__(
@@ -78,19 +78,19 @@ class DuckDBRewriteEngine:
 
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        """Opened by the first work: a plan without groups must not pay for loading the extensions."""
+        """Opened by the first rewrite: a plan without groups must not pay for loading the extensions."""
         return self._connect()
 
     def achieved_ratio(self, group: FileGroup, policy: CompactionPolicy) -> float:
         """Return bytes out per byte in, measured by writing a sample of the group to the spill folder."""
-        part = group_start(group, min(max(group.size_bytes * PROBE_SHARE, 1), PROBE_BYTES))
+        piece = group_start(group, min(max(group.size_bytes * PROBE_SHARE, 1), PROBE_BYTES))
         path = self._folder / "probe.parquet"
         try:
-            with self._copied(replace(group, tasks=part.tasks)) as here:
-                self._copy(self._cursor(), replace(part, group=here, tasks=here.tasks), str(path), policy)
-            return path.stat().st_size / max(part.size_bytes, 1)
+            with self._copied(replace(group, tasks=piece.tasks)) as here:
+                self._copy(self._cursor(), replace(piece, group=here, tasks=here.tasks), str(path), policy)
+            return path.stat().st_size / max(piece.size_bytes, 1)
         except duckdb.Error as error:
-            raise reading_fault(error, part.tasks) from error
+            raise reading_fault(error, piece.tasks) from error
         finally:
             path.unlink(missing_ok=True)
 
@@ -98,59 +98,59 @@ class DuckDBRewriteEngine:
         self, groups: Sequence[FileGroup], policy: CompactionPolicy, *, progress: Progress | None = None
     ) -> tuple[tuple[RewriteResult, ...], tuple[tuple[FileGroup, Exception], ...]]:
         """Rewrite every group; return results in plan order, and the groups that failed with their faults."""
-        works = [Work(group) for group in groups]
+        rewrites = [GroupRewrite(group) for group in groups]
         if self._copies is not None:
             self._copies.begin(groups)
         try:
-            self._run(self._steps(works, policy), progress)
+            self._run(self._queue(rewrites, policy), progress)
         except BaseException:  # interrupted: nothing of this run can have been committed
-            for work in works:
-                self._outputs.discard(work.reserved)
+            for rewrite in rewrites:
+                self._outputs.discard(rewrite.reserved)
             raise
         results: list[RewriteResult] = []
         failed: list[tuple[FileGroup, Exception]] = []
-        for work in works:
-            if work.fault is None:
-                work.fault = self._miscounted(work)
-            if work.fault is None:
-                results.append(work.result)
+        for rewrite in rewrites:
+            if rewrite.fault is None:
+                rewrite.fault = self._miscounted(rewrite)
+            if rewrite.fault is None:
+                results.append(rewrite.result)
             else:
-                self._outputs.discard(work.reserved)
-                failed.append((work.group, work.fault))
+                self._outputs.discard(rewrite.reserved)
+                failed.append((rewrite.group, rewrite.fault))
         return tuple(results), tuple(failed)
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         return self._connection.cursor()
 
-    def _steps(self, works: Sequence[Work], policy: CompactionPolicy) -> list[Step]:
+    def _queue(self, rewrites: Sequence[GroupRewrite], policy: CompactionPolicy) -> list[Queued]:
         """Return what is to be done, group by group: the copies of one group make room for those of the next."""
         writing: list[list[Call]]
         if policy.strategy is Strategy.SORT:
-            writing = [[partial(self.write_sorted, work, policy)] for work in works]
+            writing = [[partial(self.write_sorted, rewrite, policy)] for rewrite in rewrites]
         else:
-            writing = self._part_steps(works, policy)
-        steps: list[Step] = []
-        for work, calls in zip(works, writing, strict=True):
-            own: list[Call] = [partial(self.check, work), *calls]
-            if any(t.deletes for t in work.group.tasks):
-                own.append(partial(self.count_deleted, work))
-            work.steps_left = len(own)
-            steps += [(work, call) for call in own]
-        return steps
+            writing = self._slice_calls(rewrites, policy)
+        queue: list[Queued] = []
+        for rewrite, calls in zip(rewrites, writing, strict=True):
+            own: list[Call] = [partial(self.check, rewrite), *calls]
+            if any(t.deletes for t in rewrite.group.tasks):
+                own.append(partial(self.count_deleted, rewrite))
+            rewrite.calls_left = len(own)
+            queue += [(rewrite, call) for call in own]
+        return queue
 
-    def check(self, work: Work) -> None:
-        check_checksums(self._cursor, self._here(work).tasks)
+    def check(self, rewrite: GroupRewrite) -> None:
+        check_checksums(self._cursor, self._here(rewrite).tasks)
 
-    def _here(self, work: Work) -> FileGroup:
+    def _here(self, rewrite: GroupRewrite) -> FileGroup:
         """Return the group as it can be read, once it has arrived and its files are found fit to be read."""
-        with work.arriving:
-            if work.here is None:
-                here = work.group if self._copies is None else self._copies.of(work.group)
+        with rewrite.arriving:
+            if rewrite.here is None:
+                here = rewrite.group if self._copies is None else self._copies.of(rewrite.group)
                 fault = wrong_size(here.tasks) or too_large(self._cursor(), here.tasks, self._worker_memory_bytes)
                 if fault is not None:
                     raise fault
-                work.here = here
-            return work.here
+                rewrite.here = here
+            return rewrite.here
 
     @contextmanager
     def _copied(self, group: FileGroup) -> Iterator[FileGroup]:
@@ -164,15 +164,15 @@ class DuckDBRewriteEngine:
         finally:
             self._copies.release(group)
 
-    def _miscounted(self, work: Work) -> Exception | None:
+    def _miscounted(self, rewrite: GroupRewrite) -> Exception | None:
         """Where rows do not add up, ask the inputs' own footers whether the manifests count them wrongly (row 26)."""
-        result = work.result
+        result = rewrite.result
         if result.rows_read - result.rows_deleted == result.rows_written:
             return None
         try:
-            return miscounted(self._cursor(), work.group.tasks)
+            return miscounted(self._cursor(), rewrite.group.tasks)
         except duckdb.Error as error:
-            return reading_fault(error, work.group.tasks)
+            return reading_fault(error, rewrite.group.tasks)
 
     def fingerprints(self, result: RewriteResult) -> tuple[Fingerprint, Fingerprint]:
         """Return the fingerprints of what a rewrite read, by a scan of its own, and of its outputs as PyArrow reads
@@ -185,42 +185,42 @@ class DuckDBRewriteEngine:
         try:
             with self._copied(group) as here:
                 check_remote(self._cursor, here.tasks, self._outputs.open)
-                scans = Part(group=here, tasks=here.tasks).scans(self._files_per_scan())
+                scans = Slice(group=here, tasks=here.tasks).scans(self._files_per_scan())
                 return of_views(cursor, self._views, scans), written
         except duckdb.Error as error:
             raise reading_fault(error, group.tasks) from error
 
-    def _run(self, steps: list[Step], progress: Progress | None) -> None:
+    def _run(self, queue: list[Queued], progress: Progress | None) -> None:
         done = 0
         lock = threading.Lock()
 
-        def guarded(work: Work, step: Call) -> None:
+        def guarded(rewrite: GroupRewrite, call: Call) -> None:
             nonlocal done
-            if work.fault is None:
-                fault = self._fault_of(work, step)
+            if rewrite.fault is None:
+                fault = self._fault_of(rewrite, call)
                 if fault is not None and _is_refused(fault) and self._renewed():
-                    fault = self._fault_of(work, step)
+                    fault = self._fault_of(rewrite, call)
                 if fault is not None:
-                    work.spoil(fault if self._copies is None else self._copies.named(fault))
+                    rewrite.spoil(fault if self._copies is None else self._copies.named(fault))
             with lock:
                 done += 1
-                work.steps_left -= 1
-                if self._copies is not None and not work.steps_left:
-                    self._copies.release(work.group)
+                rewrite.calls_left -= 1
+                if self._copies is not None and not rewrite.calls_left:
+                    self._copies.release(rewrite.group)
                 if progress is not None:
-                    progress(done, len(steps))
+                    progress(done, len(queue))
 
         _ = self._connection  # before the threads: they would open one each
         with ThreadPoolExecutor(max_workers=self._workers, thread_name_prefix="rewrite") as pool:
-            waiting: list[Future[None]] = [pool.submit(guarded, work, step) for work, step in steps]
+            waiting: list[Future[None]] = [pool.submit(guarded, rewrite, call) for rewrite, call in queue]
             for future in waiting:
                 future.result()
 
-    def _fault_of(self, work: Work, step: Call) -> Exception | None:
+    def _fault_of(self, rewrite: GroupRewrite, call: Call) -> Exception | None:
         try:
-            step()
+            call()
         except duckdb.Error as error:
-            return located(reading_fault(error, work.tasks), self._cursor(), work.tasks)
+            return located(reading_fault(error, rewrite.tasks), self._cursor(), rewrite.tasks)
         except Exception as error:  # noqa: BLE001  the group is given back with it: nothing is swallowed
             return exhausted(error) or error
         return None
@@ -232,33 +232,33 @@ class DuckDBRewriteEngine:
             use_store(self._cursor(), access)
         return access is not None
 
-    def _part_steps(self, works: Sequence[Work], policy: CompactionPolicy) -> list[list[Call]]:
-        """Reserve all outputs before any step runs: one ledger entry, and names that follow the order of the parts."""
-        parts = [(work, part) for work in works for part in split(work.group)]
-        targets = self._outputs.reserve([work.group.partition for work, _ in parts])
-        calls: dict[int, list[Call]] = {work.group.index: [] for work in works}
-        for (work, part), target in zip(parts, targets, strict=True):
-            work.reserved.append(target.location)
-            calls[work.group.index].append(partial(self.write_part, work, part, target, policy))
-        return [calls[work.group.index] for work in works]
+    def _slice_calls(self, rewrites: Sequence[GroupRewrite], policy: CompactionPolicy) -> list[list[Call]]:
+        """Reserve all outputs before any call runs: one ledger entry, and names that follow the order of the slices."""
+        slices = [(rewrite, piece) for rewrite in rewrites for piece in split(rewrite.group)]
+        targets = self._outputs.reserve([rewrite.group.partition for rewrite, _ in slices])
+        calls: dict[int, list[Call]] = {rewrite.group.index: [] for rewrite in rewrites}
+        for (rewrite, piece), target in zip(slices, targets, strict=True):
+            rewrite.reserved.append(target.location)
+            calls[rewrite.group.index].append(partial(self.write_slice, rewrite, piece, target, policy))
+        return [calls[rewrite.group.index] for rewrite in rewrites]
 
-    def write_part(self, work: Work, part: Part, target: OutputTarget, policy: CompactionPolicy) -> None:
-        here = self._here(work)
-        first = work.group.tasks.index(part.tasks[0])
-        part = replace(part, group=here, tasks=here.tasks[first : first + len(part.tasks)])
-        rows = self._copy(self._cursor(), part, target.local_path, policy)
+    def write_slice(self, rewrite: GroupRewrite, piece: Slice, target: OutputTarget, policy: CompactionPolicy) -> None:
+        here = self._here(rewrite)
+        first = rewrite.group.tasks.index(piece.tasks[0])
+        piece = replace(piece, group=here, tasks=here.tasks[first : first + len(piece.tasks)])
+        rows = self._copy(self._cursor(), piece, target.local_path, policy)
         if rows:
-            work.added.append(self._outputs.publish(target, sort_order_id=None))
+            rewrite.added.append(self._outputs.publish(target, sort_order_id=None))
         else:
             Path(target.local_path).unlink(missing_ok=True)
 
-    def _copy(self, cursor: duckdb.DuckDBPyConnection, part: Part, path: str, policy: CompactionPolicy) -> int:
-        size = self._row_group_rows(part.rows, part.size_bytes)
+    def _copy(self, cursor: duckdb.DuckDBPyConnection, piece: Slice, path: str, policy: CompactionPolicy) -> int:
+        size = self._row_group_rows(piece.rows, piece.size_bytes)
         limit = self._files_per_scan()
-        if len(part.tasks) <= limit:
-            view = self._views.write(part.tasks)
-            return self._write(cursor, sql.select_part(view, part), path, view.columns, policy, size)
-        with self._staged(cursor, part.scans(limit), f"staged_{uuid.uuid4().hex}") as (name, columns):
+        if len(piece.tasks) <= limit:
+            view = self._views.write(piece.tasks)
+            return self._write(cursor, sql.select_slice(view, piece), path, view.columns, policy, size)
+        with self._staged(cursor, piece.scans(limit), f"staged_{uuid.uuid4().hex}") as (name, columns):
             return self._write(cursor, f"SELECT {sql.renamed(columns)} FROM {name}", path, columns, policy, size)
 
     def _row_group_rows(self, rows: int, size_bytes: int) -> int:
@@ -272,16 +272,16 @@ class DuckDBRewriteEngine:
 
     @contextmanager
     def _staged(
-        self, cursor: duckdb.DuckDBPyConnection, scans: Sequence[Part], name: str
+        self, cursor: duckdb.DuckDBPyConnection, scans: Sequence[Slice], name: str
     ) -> Iterator[tuple[str, tuple[Column, ...]]]:
         """Read many files in several scans into one temporary table, which spills: a scan's memory grows by the
         file."""
         view = self._views.write(scans[0].tasks)
         try:
-            cursor.execute(f"CREATE TEMP TABLE {name} AS {sql.select_part(view, scans[0], own_names=False)}")
+            cursor.execute(f"CREATE TEMP TABLE {name} AS {sql.select_slice(view, scans[0], own_names=False)}")
             for scan in scans[1:]:
                 view = self._views.write(scan.tasks)
-                cursor.execute(f"INSERT INTO {name} {sql.select_part(view, scan, own_names=False)}")
+                cursor.execute(f"INSERT INTO {name} {sql.select_slice(view, scan, own_names=False)}")
             yield name, view.columns
         finally:
             cursor.execute(f"DROP TABLE IF EXISTS {name}")
@@ -297,49 +297,49 @@ class DuckDBRewriteEngine:
     ) -> int:
         return write_rows(cursor, select, path, columns, codec=policy.compression_codec, row_group_size=row_group_size)
 
-    def write_sorted(self, work: Work, policy: CompactionPolicy) -> None:
+    def write_sorted(self, rewrite: GroupRewrite, policy: CompactionPolicy) -> None:
         """Sort one group into a temporary table, which spills, then write contiguous ranges of it."""
-        group = self._here(work)
+        group = self._here(rewrite)
         cursor = self._cursor()
         order = sql.order_by(policy.sort_order, self._views.columns)
-        scans = Part(group=group, tasks=group.tasks).scans(self._files_per_scan())
+        scans = Slice(group=group, tasks=group.tasks).scans(self._files_per_scan())
         with self._staged(cursor, scans, f"staged_{group.index}") as (staged, columns):
             name = f"sorted_{group.index}"
             found = cursor.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM {staged} ORDER BY {order}").fetchone()
             rows = int(found[0]) if found else 0
             try:
-                self._write_ranges(cursor, work, name, columns, rows, policy)
+                self._write_ranges(cursor, rewrite, name, columns, rows, policy)
             finally:
                 cursor.execute(f"DROP TABLE {name}")
 
     def _write_ranges(
         self,
         cursor: duckdb.DuckDBPyConnection,
-        work: Work,
+        rewrite: GroupRewrite,
         name: str,
         columns: tuple[Column, ...],
         rows: int,
         policy: CompactionPolicy,
     ) -> None:
-        group = work.group
+        group = rewrite.group
         size = self._row_group_rows(group.rows, group.size_bytes)
         order_id = self._outputs.sort_order_id(policy.sort_order)
         files = min(group.expected_output_files, rows)
         targets = self._outputs.reserve([group.partition] * files)
-        work.reserved += [target.location for target in targets]
+        rewrite.reserved += [target.location for target in targets]
         for number, target in enumerate(targets):
             low, high = rows * number // files, rows * (number + 1) // files
             select = f"SELECT {sql.renamed(columns)} FROM {name} WHERE rowid >= {low} AND rowid < {high}"
             self._write(cursor, select, target.local_path, columns, policy, size)
-            work.added.append(self._outputs.publish(target, sort_order_id=order_id))
+            rewrite.added.append(self._outputs.publish(target, sort_order_id=order_id))
 
-    def count_deleted(self, work: Work) -> None:
-        limit, here = self._files_per_scan(), self._here(work)
-        if any(d.content is DeleteContent.POSITION for t in work.group.tasks for d in t.deletes):
-            here = work.group  # counted under the paths that they name, wherever the rows were read (trap T19)
-        parts = [replace(here, tasks=here.tasks[low : low + limit]) for low in range(0, len(here.tasks), limit)]
-        # a row is counted with its own file, so parts add up
-        work.rows_deleted = sum(count_deleted_rows(self._cursor(), self._views, part) for part in parts)
+    def count_deleted(self, rewrite: GroupRewrite) -> None:
+        limit, here = self._files_per_scan(), self._here(rewrite)
+        if any(d.content is DeleteContent.POSITION for t in rewrite.group.tasks for d in t.deletes):
+            here = rewrite.group  # counted under the paths that they name, wherever the rows were read (trap T19)
+        batches = [replace(here, tasks=here.tasks[low : low + limit]) for low in range(0, len(here.tasks), limit)]
+        # a row is counted with its own file, so batches add up
+        rewrite.rows_deleted = sum(count_deleted_rows(self._cursor(), self._views, batch) for batch in batches)
 
 
 def _is_refused(fault: Exception) -> bool:

@@ -14,10 +14,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from regelate.adapters.duckdb.sql import identifier, select_part
+from regelate.adapters.duckdb.sql import identifier, select_slice
 from regelate.core.rewrite import Fingerprint
 from regelate.core.schema import Column
-from regelate.core.slices import Part
+from regelate.core.slices import Slice
 from regelate.errors import Unavailable
 from regelate.ports.engine import GroupViews
 
@@ -26,12 +26,12 @@ _LONGEST_SHORT_DECIMAL = 18
 _WRITTEN = "written_rows"
 
 
-def of_views(cursor: duckdb.DuckDBPyConnection, views: GroupViews, scans: Iterable[Part]) -> Fingerprint:
+def of_views(cursor: duckdb.DuckDBPyConnection, views: GroupViews, scans: Iterable[Slice]) -> Fingerprint:
     """Fingerprint what the rewrite reads: the rows of these tasks through views, deletes applied."""
     found = Fingerprint()
     for scan in scans:
         view = views.write(scan.tasks)
-        found += _summed(cursor, f"({select_part(view, scan)})", view.columns)
+        found += _summed(cursor, f"({select_slice(view, scan)})", view.columns)
     return found
 
 

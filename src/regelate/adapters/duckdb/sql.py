@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from regelate.core.group_view import GroupView, KeyDeletes, name_in_view
 from regelate.core.policy import SortField
 from regelate.core.schema import Column
-from regelate.core.slices import Part
+from regelate.core.slices import Slice
 from regelate.errors import InvalidRequest
 
 MIN_ROW_GROUP_ROWS = 16_384
@@ -117,14 +117,14 @@ def _numbers(sequence_numbers: Mapping[str, int]) -> str:
     return f"(VALUES {', '.join(f'({literal(path)}, {number})' for path, number in sequence_numbers.items())})"
 
 
-def select_part(view: GroupView, part: Part, *, own_names: bool = True) -> str:
-    """Select one part of a group; the first and the last file are cut by physical row."""
+def select_slice(view: GroupView, piece: Slice, *, own_names: bool = True) -> str:
+    """Select one slice of a group; the first and the last file are cut by physical row."""
     conditions = []
-    first, last = part.tasks[0].data_file.path, part.tasks[-1].data_file.path
-    if part.first_row:
-        conditions.append(f"(s.filename <> {literal(first)} OR s.file_row_number >= {part.first_row})")
-    if part.end_row is not None:
-        conditions.append(f"(s.filename <> {literal(last)} OR s.file_row_number < {part.end_row})")
+    first, last = piece.tasks[0].data_file.path, piece.tasks[-1].data_file.path
+    if piece.first_row:
+        conditions.append(f"(s.filename <> {literal(first)} OR s.file_row_number >= {piece.first_row})")
+    if piece.end_row is not None:
+        conditions.append(f"(s.filename <> {literal(last)} OR s.file_row_number < {piece.end_row})")
     return select(view, conditions, own_names=own_names)
 
 

@@ -12,7 +12,7 @@ from regelate.core.table import FileScanTask
 
 
 @dataclass
-class Work:
+class GroupRewrite:
     """Its outputs so far, and the first fault that spoiled it.
 
     `here` is the group as it is read: the same, or with the paths of local copies.
@@ -21,7 +21,7 @@ class Work:
     group: FileGroup
     here: FileGroup | None = None
     arriving: threading.Lock = field(default_factory=threading.Lock)
-    steps_left: int = 0
+    calls_left: int = 0
     added: list[NewDataFile] = field(default_factory=list)
     reserved: list[str] = field(default_factory=list)
     rows_deleted: int = 0
@@ -42,4 +42,4 @@ class Work:
 
 
 Call = Callable[[], None]
-Step = tuple[Work, Call]
+Queued = tuple[GroupRewrite, Call]
