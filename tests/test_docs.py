@@ -221,6 +221,18 @@ def test_every_fault_row_scenario_trap_and_law_has_a_test_that_shows_it() -> Non
     assert index.laws().keys() == index.by_law().keys()
 
 
+def test_no_paper_cites_a_trap_by_its_number_alone() -> None:
+    """Its name stands behind it. Not in old decisions, nor where the traps are listed and told apart."""
+    told = {"traps.md", "reliability.md"}
+    papers = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in told]
+    cited = [
+        (path.name, *found) for path in papers for found in re.findall(r"\bT(\d{1,2})\b(?:: (.*))?", path.read_text())
+    ]
+    assert cited
+    names = index.trap_names()
+    assert [c for c in cited if not c[2].lower().startswith(names[int(c[1])][:12].lower())] == []
+
+
 def test_every_test_that_a_document_names_exists() -> None:
     """`test_t15_*`, `..._mid[case]` and the like name several; a path may begin below tests/ or a folder of it."""
     files = {f"tests/{file}" for file, _, _ in index.tests()}
