@@ -81,20 +81,29 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress")
     lake = parser.add_argument_group("catalog (default: the embedded lake in REGELATE_HOME, else ./lake)")
     lake.add_argument(
-        "--catalog-type", choices=list(KIND_IN_SPARK), help="configured: as Spark's own configuration has it"
+        "--catalog-type",
+        choices=list(KIND_IN_SPARK),
+        help="configured: the catalog that Spark's own configuration names",
     )
-    lake.add_argument("--uri", help="of the catalog; for sqlite its file")
-    lake.add_argument("--warehouse", help="where tables are, as a URI")
-    lake.add_argument("--ref", help="Nessie's branch")
+    lake.add_argument("--uri", help="address of the catalog; its file for sqlite")
+    lake.add_argument("--warehouse", help="where the tables lie, as a URI")
+    lake.add_argument("--ref", help="branch of a Nessie catalog")
     lake.add_argument(
-        "--catalog-property", action="append", default=[], type=reader(pair), metavar="K=V", help="Iceberg's names"
+        "--catalog-property",
+        action="append",
+        default=[],
+        type=reader(pair),
+        metavar="K=V",
+        help="a property, by Iceberg's name",
     )
     spark = parser.add_argument_group("Spark")
     spark.add_argument("--target", choices=[t.value for t in Target], help="default: cluster under spark-submit")
     spark.add_argument("--master", default="local[2]", help="for --target local; default: local[2]")
     spark.add_argument("--driver-memory", default="2g", metavar="SIZE", help="for --target local; default: 2g")
     spark.add_argument("--iceberg-version", default=Launch().iceberg_version, metavar="VERSION")
-    spark.add_argument("--conf", action="append", default=[], type=reader(pair), metavar="K=V", help="Spark's own keys")
+    spark.add_argument(
+        "--conf", action="append", default=[], type=reader(pair), metavar="K=V", help="a key of Spark's configuration"
+    )
 
 
 def add_proof(parser: argparse.ArgumentParser) -> None:
@@ -102,12 +111,20 @@ def add_proof(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "validation (a check that fails fails the job, and names the snapshot to go back to)"
     )
-    group.add_argument("--validate", action="store_true", help="measure before and after, and judge rows and files")
-    group.add_argument("--query", metavar="SELECT", help="and what this query answers, and its time")
+    group.add_argument("--validate", action="store_true", help="compare rows and files before and after")
+    group.add_argument("--query", metavar="SELECT", help="compare what this query answers, and how long it takes")
     group.add_argument(
-        "--query-runs", type=reader(whole(2)), default=5, metavar="N", help="after a warm-up; default: 5"
+        "--query-runs",
+        type=reader(whole(2)),
+        default=5,
+        metavar="N",
+        help="how often the query runs, after a warm-up; default: 5",
     )
-    group.add_argument("--rollback-on-failure", action="store_true", help="and go back, unless others have committed")
+    group.add_argument(
+        "--rollback-on-failure",
+        action="store_true",
+        help="roll the table back if a check fails, unless others have committed",
+    )
 
 
 def lake_of(args: argparse.Namespace, *, configured: bool) -> Lake:

@@ -29,7 +29,7 @@ NEEDS_SPARK = 3
 
 def add(jobs: Any) -> None:
     """Add the job to the parser."""
-    parser = jobs.add_parser("compact", help="what the service leaves to Spark", description=__doc__)
+    parser = jobs.add_parser("compact", help="run a compaction that the service has left to Spark", description=__doc__)
     add_common(parser)
     parser.add_argument(
         "--request", required=True, type=reader(SparkRequest.of_json), metavar="JSON", help="written by the service"

@@ -36,22 +36,32 @@ Write a table as pipelines do, by many small commits.
 
 def add(jobs: Any) -> None:
     """Add the job to the parser."""
-    parser = jobs.add_parser("ingest", help="write a table by many small commits", description=DESCRIPTION)
+    parser = jobs.add_parser("ingest", help="write a table in many small commits", description=DESCRIPTION)
     add_common(parser)
     parser.add_argument("--source", choices=SOURCES, default="events", help="default: events")
     parser.add_argument("--mode", choices=MODES, help="default: batches, or stream for rate and json")
     parser.add_argument("--optimized-write", action="store_true", help="shuffle rows together before they are written")
-    parser.add_argument("--target-size-mb", type=reader(whole(1)), default=128, metavar="MB", help="for that; 128")
+    parser.add_argument(
+        "--target-size-mb", type=reader(whole(1)), default=128, metavar="MB", help="for --optimized-write; default: 128"
+    )
     data = parser.add_argument_group("the data")
     data.add_argument("--num-events", type=reader(whole(1)), default=10_000, metavar="N", help="default: 10000")
     data.add_argument("--num-batches", type=reader(whole(1)), default=50, metavar="N", help="default: 50")
     data.add_argument("--execution-date", type=reader(_day), default=Stream().day, metavar="DAY", help="2025-01-17")
-    data.add_argument("--seed", type=reader(whole(0)), default=0, metavar="N", help="other numbers, the same each time")
-    data.add_argument("--update-share", type=reader(number), default=0.1, metavar="S", help="of a merge; default: 0.1")
+    data.add_argument(
+        "--seed", type=reader(whole(0)), default=0, metavar="N", help="another seed makes other rows; default: 0"
+    )
+    data.add_argument(
+        "--update-share",
+        type=reader(number),
+        default=0.1,
+        metavar="S",
+        help="share of a batch that corrects earlier rows; default: 0.1",
+    )
     data.add_argument("--rows", type=reader(whole(1)), metavar="N", help="only the first N flights")
     stream = parser.add_argument_group("streams")
-    stream.add_argument("--checkpoint", metavar="DIR", help="where the stream remembers how far it came; needed")
-    stream.add_argument("--folder", metavar="DIR", help="of the JSON lines")
+    stream.add_argument("--checkpoint", metavar="DIR", help="required: where the stream keeps its progress")
+    stream.add_argument("--folder", metavar="DIR", help="folder of the JSON lines to read")
     stream.add_argument("--files-per-trigger", type=reader(whole(1)), default=1, metavar="N", help="default: 1")
     parser.set_defaults(run=main)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STEPS = f"""\
-Do all that keeps a table small, in this order:
+Run the maintenance steps of a table, in this order:
   {", ".join(StepName)}.
 If one step fails, the others still run."""
 _ORDER = re.compile(r"(.+?)(?:\s+(asc|desc))?(?:\s+nulls[\s-](first|last))?", re.IGNORECASE)
@@ -31,9 +31,7 @@ _ORDER = re.compile(r"(.+?)(?:\s+(asc|desc))?(?:\s+nulls[\s-](first|last))?", re
 
 def add(jobs: Any) -> None:
     """Add the job to the parser."""
-    parser = jobs.add_parser(
-        "maintain", help="rewrite the data files that ask for it, and clear away", description=STEPS
-    )
+    parser = jobs.add_parser("maintain", help="rewrite the data files that need it, and clean up", description=STEPS)
     add_common(parser)
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
     parser.add_argument(
@@ -75,14 +73,21 @@ def _add_rewrite(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--zorder", type=reader(_names), default=(), metavar="A,B", help="columns to interleave")
     group.add_argument(
-        "--option", action="append", default=[], type=reader(pair), metavar="K=V", help="by Iceberg's names"
+        "--option", action="append", default=[], type=reader(pair), metavar="K=V", help="an option, by Iceberg's name"
     )
     rule = parser.add_argument_group("which partitions (all that are given must hold)")
     rule.add_argument(
-        "--last-partitions", type=reader(whole(1)), metavar="N", help="only the last N that have ended: 1 is yesterday"
+        "--last-partitions",
+        type=reader(whole(1)),
+        metavar="N",
+        help="only the last N partitions whose time has ended: 1 is yesterday",
     )
-    rule.add_argument("--min-small-files", type=reader(whole(1)), metavar="N", help="only with so many small files")
-    rule.add_argument("--min-small-share", type=reader(number), metavar="S", help="or so large a share of them, 0 to 1")
+    rule.add_argument(
+        "--min-small-files", type=reader(whole(1)), metavar="N", help="only partitions with at least N small files"
+    )
+    rule.add_argument(
+        "--min-small-share", type=reader(number), metavar="S", help="or with at least this share of small files, 0 to 1"
+    )
 
 
 def _add_upkeep(parser: argparse.ArgumentParser) -> None:
