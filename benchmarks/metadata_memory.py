@@ -174,13 +174,15 @@ def _commit(table: Any, snapshot_id: int, listed: Sequence[Any], entries: int) -
     table.catalog.commit_table(table, (), (AddSnapshotUpdate(snapshot=snapshot), moved))
 
 
-def compact_few(application: Any, address: Any) -> dict[str, Any]:
+def compact_few(settings: Any, address: Any) -> dict[str, Any]:
     """Plan the whole table, compact the files that exist, commit; seconds by phase."""
     from regelate.core.requests import CompactRequest
+    from regelate.service.build import build
 
+    service = build(settings)
     before = time.perf_counter()
     request = CompactRequest(target_file_size_mb=16, max_files=REAL_FILES, expire_snapshots=False)
-    answer = application.compact(address, request)
+    answer = service.compactions.compact(address, request)
     seconds = time.perf_counter() - before
     stats = answer["stats"]
     return {"seconds": seconds, "status": answer["status"], "compacted": stats["files_compacted"], "stats": stats}

@@ -62,20 +62,21 @@ def make_old_table(home: Path, kept: int) -> None:
     with_history(catalog, table, kept + EXPIRING - CANDIDATES - 1, commit)
 
 
-def compact_counted(application: Any, address: Any) -> dict[str, Any]:
+def compact_counted(settings: Any, address: Any) -> dict[str, Any]:
     """A COMPACT with expiry by a process that has read nothing of the table before."""
     from regelate.adapters.clock import SystemClock
     from regelate.core.requests import CompactRequest
+    from regelate.service.build import build
 
     class ThisEvening(SystemClock):
         def now_ms(self) -> int:
             return super().now_ms() + HOURS_LATER_MS
 
-    application.clock = ThisEvening()
-    application.catalog().properties["py-io-impl"] = IMPLEMENTATION
+    service = build(settings, clock=ThisEvening())
+    service.access.survey().properties["py-io-impl"] = IMPLEMENTATION
     before = time.perf_counter()
     with counting() as asked:
-        answer = application.compact(address, CompactRequest(force=True))
+        answer = service.compactions.compact(address, CompactRequest(force=True))
     seconds = time.perf_counter() - before
     if (answer["status"], answer["stats"]["snapshots_expired"]) != ("COMPLETED", EXPIRING):
         raise SystemExit(f"not what was to be measured: {answer}")

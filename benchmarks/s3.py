@@ -74,11 +74,11 @@ def make_remote_table(home: Path, store: str, paths: list[str]) -> None:
 
 
 def compact_remote(home: Path, store: str, ahead: str) -> dict[str, Any]:
-    """COMPACT through the application, `ahead` or `direct`, and the requests that it made."""
+    """COMPACT through the service, `ahead` or `direct`, and the requests that it made."""
     from regelate.core.requests import CompactRequest
+    from regelate.service.build import build
     from regelate.settings import load_settings
     from regelate.tenancy import Address
-    from regelate.wiring import Application
 
     path = home / "bench-config.json"
     section = {
@@ -90,12 +90,12 @@ def compact_remote(home: Path, store: str, ahead: str) -> dict[str, Any]:
         "storage": {"fetch_ahead_mb": 0 if ahead == "direct" else None},
     }
     path.write_text(json.dumps({"environments": {"development": section}}))
-    application = Application(load_settings({"REGELATE_CONFIG": str(path), "REGELATE_HOME": str(home)}))
+    service = build(load_settings({"REGELATE_CONFIG": str(path), "REGELATE_HOME": str(home)}))
     address = Address(tenant_id="default", catalog="local", ident="bench.events", table="events")
-    application.table_health(address, explain=False)
+    service.health.table_health(address, explain=False)
     counted(store)
     before = time.perf_counter()
-    answer = application.compact(address, CompactRequest(expire_snapshots=False))
+    answer = service.compactions.compact(address, CompactRequest(expire_snapshots=False))
     seconds = time.perf_counter() - before
     requests = counted(store)
     files = answer["stats"]["files_compacted"]  # type: ignore[index]

@@ -19,35 +19,36 @@ MEMORY_MB = 2048
 THREADS = 2
 
 
-def _application(home: Path, memory_mb: int) -> tuple[Any, Any]:
-    """Return the application over a lake, and the address of its table."""
+def _lake(home: Path, memory_mb: int) -> tuple[Any, Any]:
+    """Return the settings of a lake, and the address of its table."""
     from regelate.settings import load_settings
     from regelate.tenancy import Address
-    from regelate.wiring import Application
 
     settings = load_settings({"REGELATE_HOME": str(home), "REGELATE_CONFIG": _config(home, memory_mb)})
-    return Application(settings), Address(tenant_id="default", catalog="local", ident="bench.events", table="events")
+    return settings, Address(tenant_id="default", catalog="local", ident="bench.events", table="events")
 
 
 def compact_few(home: Path, *_: str) -> dict[str, Any]:
     """A COMPACT with `max_files` of a table with very many files, and nothing before it."""
     from benchmarks import metadata_memory
 
-    return metadata_memory.compact_few(*_application(home, 512))
+    return metadata_memory.compact_few(*_lake(home, 512))
 
 
 def compact(home: Path, *options: str) -> dict[str, Any]:
-    """Our COMPACT, through the application, with its own imports before the clock starts."""
+    """Our COMPACT, through the service, with its own imports before the clock starts."""
     from regelate.core.requests import CompactRequest
+    from regelate.service.build import build
 
     memory = int(options[0]) if options else MEMORY_MB
     target = int(options[1]) if len(options) > 1 else TARGET_MB
     verify = options[2] if len(options) > 2 else "fast"
-    application, address = _application(home, memory)
-    application.table_health(address, explain=False)
+    settings, address = _lake(home, memory)
+    service = build(settings)
+    service.health.table_health(address, explain=False)
     before = time.perf_counter()
     request = CompactRequest(target_file_size_mb=target, expire_snapshots=False, verify=verify)
-    answer = application.compact(address, request)
+    answer = service.compactions.compact(address, request)
     seconds = time.perf_counter() - before
     return {"seconds": seconds, "status": answer["status"], "stats": answer["stats"]}
 
@@ -56,7 +57,7 @@ def compact_counted(home: Path, *_: str) -> dict[str, Any]:
     """A COMPACT whose requests are counted."""
     from benchmarks import requests
 
-    return requests.compact_counted(*_application(home, MEMORY_MB))
+    return requests.compact_counted(*_lake(home, MEMORY_MB))
 
 
 def duckdb_copy(home: Path, *_: str) -> dict[str, Any]:

@@ -1,10 +1,9 @@
-"""One warehouse in a folder, the whole application over it, and hooks between its steps."""
+"""One warehouse in a folder, the whole service over it, and hooks between its steps."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,9 +25,10 @@ from pyiceberg.typedef import Record
 from regelate.core.requests import CompactRequest
 from regelate.errors import Conflict
 from regelate.operations.compact import CompactionTools
+from regelate.service.facade import Service
 from regelate.settings import load_settings
 from regelate.tenancy import Address
-from regelate.wiring import Application
+from tests.built import Built, ChangeTools
 from tests.iceberg_tables import (
     Rows,
     add_data_files,
@@ -46,25 +46,25 @@ Hook = Callable[[], None]
 Answer = dict[str, Any]
 
 
-class HookedApplication(Application):
-    """The application as wired, with a place to act between the rewrite and the commit of a COMPACT."""
+class Steps:
+    """What a test does between the steps of one COMPACT: `between` once, when all outputs are written and nothing is
+    committed; `change` may change what the COMPACT works with."""
 
-    between: Hook | None = None
-    change_tools: Callable[[CompactionTools], CompactionTools] | None = None
+    def __init__(self) -> None:
+        self.between: Hook | None = None
+        self.change: ChangeTools | None = None
 
-    @contextmanager
-    def _tools(self, session: Any) -> Iterator[CompactionTools]:
-        with super()._tools(session) as tools:
-            changed = tools if self.change_tools is None else self.change_tools(tools)
-            yield replace(changed, engine=_HookedEngine(changed.engine, self))
+    def tools(self, tools: CompactionTools) -> CompactionTools:
+        changed = tools if self.change is None else self.change(tools)
+        return replace(changed, engine=_HookedEngine(changed.engine, self))
 
 
 class _HookedEngine:
     """A rewrite engine that lets the test act when all outputs are written and nothing is committed."""
 
-    def __init__(self, engine: Any, application: HookedApplication) -> None:
+    def __init__(self, engine: Any, steps: Steps) -> None:
         self._engine = engine
-        self._application = application
+        self._steps = steps
 
     def achieved_ratio(self, *arguments: Any) -> float:
         return float(self._engine.achieved_ratio(*arguments))
@@ -74,19 +74,26 @@ class _HookedEngine:
 
     def rewrite(self, *arguments: Any, **options: Any) -> Any:
         found = self._engine.rewrite(*arguments, **options)
-        hook, self._application.between = self._application.between, None
+        hook, self._steps.between = self._steps.between, None
         if hook is not None:
             hook()
         return found
 
 
 class Lake:
-    """A folder with a SQLite catalog; tables are made by plain PyIceberg and compacted by the application."""
+    """A folder with a SQLite catalog; tables are made by plain PyIceberg and compacted by the service."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **given: Any) -> None:
+        """`given` is what the service is built with (`tests.built`)."""
         self.folder = folder
-        self.application = HookedApplication(load_settings({"REGELATE_HOME": str(folder), "REGELATE_SPARK": "none"}))
-        self.catalog: SqlCatalog = self.application.catalog()
+        self.steps = Steps()
+        settings = load_settings({"REGELATE_HOME": str(folder), "REGELATE_SPARK": "none"})
+        self.built = Built(settings, change=self.steps.tools, **given)
+        self.catalog: SqlCatalog = self.built.catalog()
+
+    @property
+    def service(self) -> Service:
+        return self.built.service
 
     def other_client(self) -> SqlCatalog:
         """Open the same catalog as another program would."""
@@ -112,16 +119,17 @@ class Lake:
         table: Table | str,
         *,
         between: Hook | None = None,
-        tools: Callable[[CompactionTools], CompactionTools] | None = None,
+        tools: ChangeTools | None = None,
         key: str | None = None,
         **request: Any,
     ) -> Answer:
         """Run one COMPACT; `between` runs once when the outputs are written and nothing is committed yet."""
-        self.application.between, self.application.change_tools = between, tools
+        self.steps.between, self.steps.change = between, tools
         try:
-            return dict(self.application.compact(address(table), CompactRequest(idempotency_key=key, **request)))
+            asked = CompactRequest(idempotency_key=key, **request)
+            return dict(self.service.compactions.compact(address(table), asked))
         finally:
-            self.application.between = self.application.change_tools = None
+            self.steps.between = self.steps.change = None
 
     def compact_or_conflict(self, table: Table | str, **request: Any) -> str:
         """Run one COMPACT and return its status, or the code of its conflict."""
@@ -133,7 +141,7 @@ class Lake:
     def write(self, table: Table | str, records: Sequence[Mapping[str, object]], **how: Any) -> Answer:
         """Run one WRITE; `how` takes mode, key and idempotency_key."""
         options: dict[str, Any] = {"mode": "append", "key": (), "idempotency_key": None, **how}
-        return dict(self.application.write(address(table), records, request_id="test", **options))
+        return dict(self.service.writes.write(address(table), records, **options))
 
     def expire(
         self,
@@ -145,13 +153,13 @@ class Lake:
         dry_run: bool = False,
     ) -> Answer:
         """Run one EXPIRE_SNAPSHOTS, deleting files at once unless a grace is given; None is the configured one."""
-        found = self.application.expire_snapshots(
+        found = self.service.upkeep.expire_snapshots(
             address(table), retention_hours=hours, min_snapshots_to_keep=keep, grace_hours=grace, dry_run=dry_run
         )
         return dict(found)
 
     def undo(self, table: Table | str, undo_id: str) -> Answer:
-        return dict(self.application.undo_expiry(address(table), undo_id))
+        return dict(self.service.upkeep.undo_expiry(address(table), undo_id))
 
     def assert_rows_kept(self, table: Table, **request: Any) -> Answer:
         """COMPACT with `force`, and check that it landed and that the independent reader sees the same rows."""

@@ -172,6 +172,58 @@ def test_what_is_no_protocol_is_seen(other: str) -> None:
     assert len(besides_protocols(ast.parse(f"{port}\n{other}"))) == 1
 
 
+def inherited(tree: ast.Module) -> list[str]:
+    """The classes of a module that inherit from a class of ours: no error, and no Protocol of its own file."""
+    nodes = list(ast.walk(tree))
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+    ours = {node.name for node in classes}
+    for node in nodes:
+        module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+        if module.startswith("regelate.") and module != "regelate.errors" and isinstance(node, ast.ImportFrom):
+            ours |= {alias.asname or alias.name for alias in node.names}
+    bases = {node.name: [ast.unparse(base).partition("[")[0] for base in node.bases] for node in classes}
+    return [name for name, of in bases.items() if "Protocol" not in of and ours.intersection(of)]
+
+
+def test_what_works_is_composed_and_inherits_from_nothing_of_ours() -> None:
+    files = list(package_files("service", "operations", "adapters"))
+    assert any(isinstance(node, ast.ClassDef) for _, tree in files for node in tree.body)
+    assert {path: heirs for path, tree in files if (heirs := inherited(tree))} == {}
+
+
+@pytest.mark.parametrize(
+    ("module", "heirs"),
+    [
+        ("class A: ...\nclass B(A): ...", ["B"]),
+        ("from regelate.service.tables import Tables\nclass B(Tables): ...", ["B"]),
+        ("from regelate.ports.clock import Clock\nclass B(Clock): ...", ["B"]),
+        ("class A: ...\nclass B(A, Protocol): ...", []),
+        ("from regelate.errors import Unavailable\nclass B(Unavailable): ...", []),
+        ("from pyiceberg.io import FileIO\nclass B(FileIO): ...", []),
+    ],
+)
+def test_an_heir_is_seen(module: str, heirs: list[str]) -> None:
+    assert inherited(ast.parse(module)) == heirs
+
+
+def private_of_others(tree: ast.Module) -> list[str]:
+    """The private attributes that a module asks of anything but its own objects and their bases."""
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    asked = [node for node in named if node.attr.startswith("_") and not node.attr.endswith("__")]
+    return [ast.unparse(node) for node in asked if ast.unparse(node.value) not in ("self", "cls", "super()")]
+
+
+def test_no_door_asks_for_a_private_attribute_of_a_service() -> None:
+    files = list(package_files("entrypoints", "handler", "worker"))
+    assert any(isinstance(node, ast.Attribute) for _, tree in files for node in ast.walk(tree))
+    assert {path: asked for path, tree in files if (asked := private_of_others(tree))} == {}
+
+
+def test_a_private_attribute_of_another_object_is_seen() -> None:
+    module = ast.parse("self._x\nservice.jobs._stores\nsuper()._y()\nservice.__class__\nself.service._z")
+    assert private_of_others(module) == ["service.jobs._stores", "self.service._z"]
+
+
 def face_of(adapter: str) -> list[str]:
     """The names that others may import from an adapter: `__all__` of its package."""
     tree = ast.parse((PACKAGE / "adapters" / adapter / "__init__.py").read_text())

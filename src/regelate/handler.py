@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from regelate.entrypoints.dispatch import dispatch
 from regelate.entrypoints.log import adopt_libraries, logger
-from regelate.entrypoints.service import Provider, Service
+from regelate.service.facade import Provider, Service
 
 MAX_ANSWER_BYTES = 6_291_556
 """What Lambda lets through as one synchronous answer; of a larger one the caller would learn nothing but its size."""
@@ -19,12 +19,11 @@ Handler = Callable[[Any, LambdaContext], dict[str, Any]]
 
 
 @cache
-def application() -> Service:
-    """Return the application of this process, made from config.json and the environment when first needed."""
-    from regelate.wiring import build_application
+def service() -> Service:
+    """Return the service of this process, built from config.json and the environment when first needed."""
+    from regelate.service.build import build_service
 
-    service: Service = build_application()
-    return service
+    return build_service()
 
 
 def make_handler(provider: Provider) -> Handler:
@@ -39,4 +38,4 @@ def make_handler(provider: Provider) -> Handler:
     return handle
 
 
-lambda_handler = make_handler(application)
+lambda_handler = make_handler(service)

@@ -41,10 +41,10 @@ def _preload() -> None:
     import regelate.adapters.iceberg.session
     from regelate.adapters.iceberg.catalogs import preload_catalog
     from regelate.errors import RegelateError
-    from regelate.handler import application
+    from regelate.handler import service
 
     try:
-        settings = application().settings
+        settings = service().settings
         preload_catalog(settings.catalog()[1].kind)
     except RegelateError:
         return

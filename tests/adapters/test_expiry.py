@@ -38,7 +38,7 @@ class NextMonth(SystemClock):
 def table(lake: Lake) -> Table:
     """Four appends of two rows each, a month ago."""
     made = lake.table(SCHEMA, *([(10 * i, "x"), (10 * i + 1, "x")] for i in range(4)), properties=AT_ONCE)
-    lake.application.clock = NextMonth()
+    lake.built.again(clock=NextMonth())
     return made
 
 
@@ -84,7 +84,7 @@ def test_without_expiry_every_snapshot_stays_readable(lake: Lake, table: Table) 
 
 
 def test_young_snapshots_stay(lake: Lake, table: Table) -> None:
-    lake.application.clock = SystemClock()
+    lake.built.again(clock=SystemClock())
     answer = lake.compact(table)
     assert (answer["stats"]["snapshots_expired"], len(ids(table))) == (0, 5)
 
@@ -132,7 +132,7 @@ def test_deletes_and_overwrites_of_expired_snapshots_go_and_those_of_live_ones_s
 def test_a_table_whose_files_must_not_be_deleted_is_compacted_with_a_warning(lake: Lake) -> None:
     """Row 52."""
     table = lake.table(SCHEMA, *([(i, "x")] for i in range(3)), properties={"gc.enabled": "false"})
-    lake.application.clock = NextMonth()
+    lake.built.again(clock=NextMonth())
     before = in_store(table)
     answer = lake.compact(table)
     assert (answer["status"], answer["stats"]["snapshots_expired"]) == ("COMPLETED", 0)

@@ -38,7 +38,7 @@ def plain_rows(found: Any) -> list[str]:
 
 
 def queried(lake: Lake, table: Table, **request: Any) -> list[str]:
-    answer: Any = lake.application.query(address(table), QueryRequest(**{"limit": 100, **request}))
+    answer: Any = lake.service.queries.query(address(table), QueryRequest(**{"limit": 100, **request}))
     return plain_rows(row.values() for row in answer["rows"])
 
 

@@ -6,7 +6,6 @@ Nothing may be read from that silence: neither that nobody changed the table, no
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,10 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from regelate.errors import CommitStateUnknown, RegelateError
 from regelate.settings import load_settings
 from tests.adapters.scenarios.scene import BY_P, SCHEMA, batch, ids, of
+from tests.built import OneCatalog
 from tests.deletes_writer import add_equality_deletes, add_position_deletes
 from tests.iceberg_tables import append, live_data_paths, live_delete_paths
-from tests.lake import HookedApplication, Lake
+from tests.lake import Lake
 from tests.meanwhile import Line, impatient, parquet, remove_files
 from tests.table_model import model_rows
 
@@ -54,24 +54,15 @@ class HeadOnlyCatalog(SqlCatalog):
         return response.model_copy(update={"metadata": head_alone(response.metadata)})
 
 
-class HeadOnlyApplication(HookedApplication):
-    @cached_property
-    def head_only(self) -> HeadOnlyCatalog:
-        name, configured = self.settings.catalog("local")
-        for folder in configured.local_folders():
-            folder.mkdir(parents=True, exist_ok=True)
-        properties = {key: value for key, value in configured.properties.items() if key != "type"}
-        return HeadOnlyCatalog(name, **{**properties, "warehouse": Path(properties["warehouse"]).as_uri()})
-
-    def catalog(self, name: str | None = None) -> HeadOnlyCatalog:
-        return self.head_only
-
-
 class HeadOnlyLake(Lake):
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.application = HeadOnlyApplication(load_settings({"REGELATE_HOME": str(folder)}))
-        self.catalog = self.application.catalog()
+        super().__init__(folder, catalogs=OneCatalog(lambda: head_only(folder)))
+
+
+def head_only(folder: Path) -> HeadOnlyCatalog:
+    name, configured = load_settings({"REGELATE_HOME": str(folder)}).catalog("local")
+    properties = {key: value for key, value in configured.properties.items() if key != "type"}
+    return HeadOnlyCatalog(name, **{**properties, "warehouse": Path(properties["warehouse"]).as_uri()})
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from regelate.core.requests import CompactRequest
 from regelate.core.schema import Column, PartitionField, TableDefinition
 from regelate.errors import CommitStateUnknown, Conflict, RegelateError, Unavailable
 from regelate.operations.sweep import SweptEntry, sweep_ledger
-from tests.faults.hooks import Hook, HookedApplication, HookedCatalog
+from tests.faults.hooks import Hook, Hooked, HookedCatalog
 from tests.iceberg_tables import arrow_rows, live_data_paths, local_path, rows
 from tests.lake import address
 
@@ -40,9 +40,9 @@ NEW = TableDefinition(
 
 
 @pytest.fixture
-def application(tmp_path: Path) -> HookedApplication:
-    made = HookedApplication(tmp_path)
-    made.create_table(address(IDENT), NEW, if_not_exists=False)
+def built(tmp_path: Path) -> Hooked:
+    made = Hooked(tmp_path)
+    made.service.tables.create_table(address(IDENT), NEW, if_not_exists=False)
     return made
 
 
@@ -62,27 +62,27 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
     return names
 
 
-def write(application: HookedApplication, *ids: int, mode: str = "append", key: str | None = None) -> dict[str, Any]:
+def write(built: Hooked, *ids: int, mode: str = "append", key: str | None = None) -> dict[str, Any]:
     records = [{"id": i, "p": f"p{i % 2}"} for i in ids]
     keys = ("id",) if mode == "upsert" else ()
-    found = application.write(address(IDENT), records, mode=mode, key=keys, idempotency_key=key, request_id="r")
+    found = built.service.writes.write(address(IDENT), records, mode=mode, key=keys, idempotency_key=key)
     return dict(found)
 
 
-def compact(application: HookedApplication, **options: Any) -> dict[str, Any]:
-    return dict(application.compact(address(IDENT), CompactRequest(**{"force": True, **options})))
+def compact(built: Hooked, **options: Any) -> dict[str, Any]:
+    return dict(built.service.compactions.compact(address(IDENT), CompactRequest(**{"force": True, **options})))
 
 
-def expire(application: HookedApplication) -> dict[str, Any]:
+def expire(built: Hooked) -> dict[str, Any]:
     return dict(
-        application.expire_snapshots(
+        built.service.upkeep.expire_snapshots(
             address(IDENT), retention_hours=1, min_snapshots_to_keep=None, grace_hours=None, dry_run=False
         )
     )
 
 
-def load(application: HookedApplication) -> Table:
-    return application.catalog().load_table(IDENT)
+def load(built: Hooked) -> Table:
+    return built.catalog().load_table(IDENT)
 
 
 def files(table: Table) -> set[Path]:
@@ -101,13 +101,13 @@ def grow_old(table: Table, seconds: float = HOUR + 1) -> None:
         os.utime(path, (time.time() - seconds,) * 2)
 
 
-def sweep(application: HookedApplication, *, dry_run: bool = False) -> tuple[SweptEntry, ...]:
-    ledgers = TableLedgers(application.catalog(), IDENT, ManifestReader())
-    reclaimer = TableSession(application.catalog(), IDENT, ManifestReader(), annotate=as_iceberg_writes).reclaimer
+def sweep(built: Hooked, *, dry_run: bool = False) -> tuple[SweptEntry, ...]:
+    ledgers = TableLedgers(built.catalog(), IDENT, ManifestReader())
+    reclaimer = TableSession(built.catalog(), IDENT, ManifestReader(), annotate=as_iceberg_writes).reclaimer
     return sweep_ledger(ledgers, reclaimer, longest_run_seconds=HOUR, dry_run=dry_run)
 
 
-OPERATIONS: dict[str, Callable[[HookedApplication], object]] = {
+OPERATIONS: dict[str, Callable[[Hooked], object]] = {
     "append": lambda a: write(a, 7, 8),
     "upsert": lambda a: write(a, 1, 2, 9, mode="upsert"),
     "overwrite": lambda a: write(a, 5, mode="overwrite_partitions"),
@@ -119,101 +119,99 @@ OPERATIONS: dict[str, Callable[[HookedApplication], object]] = {
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_file_of_an_operation_is_in_the_ledger_before_it_exists(
-    application: HookedApplication, kept: list[set[str]], operation: str
+    built: Hooked, kept: list[set[str]], operation: str
 ) -> None:
     for i in range(3):
-        write(application, 2 * i, 2 * i + 1)
-    before, made = files(load(application)), len(kept)
-    OPERATIONS[operation](application)
+        write(built, 2 * i, 2 * i + 1)
+    before, made = files(load(built)), len(kept)
+    OPERATIONS[operation](built)
     named = {local_path(path) for paths in kept[made:] for path in paths}
-    assert files(load(application)) - before <= named
-    assert operation == "expire" or files(load(application)) - before
+    assert files(load(built)) - before <= named
+    assert operation == "expire" or files(load(built)) - before
 
 
 def test_a_commit_over_a_property_that_was_set_meanwhile_is_in_the_ledger_too(
-    application: HookedApplication, kept: list[set[str]]
+    built: Hooked, kept: list[set[str]]
 ) -> None:
-    write(application, 1, 2)
-    before, made = files(load(application)), len(kept)
+    write(built, 1, 2)
+    before, made = files(load(built)), len(kept)
     theirs: set[Path] = set()
 
     def set_property() -> None:
-        earlier = files(load(application))
-        application.alter_table(address(IDENT), set_properties={"a": "b"}, unset_properties=())
-        theirs.update(files(load(application)) - earlier)
+        earlier = files(load(built))
+        built.service.tables.alter_table(address(IDENT), set_properties={"a": "b"}, unset_properties=())
+        theirs.update(files(load(built)) - earlier)
 
-    application.hooked.before_commit.append(set_property)
-    write(application, 3, 4)
+    built.hooked.before_commit.append(set_property)
+    write(built, 3, 4)
     named = {local_path(path) for paths in kept[made:] for path in paths}
     assert len(theirs) == 1
-    assert files(load(application)) - before - theirs <= named
+    assert files(load(built)) - before - theirs <= named
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_the_ledger_is_empty_when_an_operation_has_ended(application: HookedApplication, operation: str) -> None:
+def test_the_ledger_is_empty_when_an_operation_has_ended(built: Hooked, operation: str) -> None:
     for i in range(3):
-        write(application, 2 * i, 2 * i + 1)
-    OPERATIONS[operation](application)
-    assert ledger(load(application)) == []
+        write(built, 2 * i, 2 * i + 1)
+    OPERATIONS[operation](built)
+    assert ledger(load(built)) == []
 
 
-def test_a_write_costs_two_entries_and_a_compaction_of_many_groups_no_more(
-    application: HookedApplication, kept: list[set[str]]
-) -> None:
-    write(application, 0, 1)
+def test_a_write_costs_two_entries_and_a_compaction_of_many_groups_no_more(built: Hooked, kept: list[set[str]]) -> None:
+    write(built, 0, 1)
     assert len(kept) == 2
-    write(application, 2, 3)
+    write(built, 2, 3)
     kept.clear()
-    compact(application, expire_snapshots=False)
+    compact(built, expire_snapshots=False)
     assert [len([path for path in paths if path.endswith(".parquet")]) for paths in kept] == [2, 0]
 
 
-def test_an_attempt_of_many_manifests_names_them_in_time(application: HookedApplication, kept: list[set[str]]) -> None:
-    application.alter_table(
+def test_an_attempt_of_many_manifests_names_them_in_time(built: Hooked, kept: list[set[str]]) -> None:
+    built.service.tables.alter_table(
         address(IDENT), set_properties={"commit.manifest.target-size-bytes": "1"}, unset_properties=()
     )
     records = [{"id": i, "p": f"p{i}"} for i in range(30)]
-    application.write(address(IDENT), records, mode="append", key=(), idempotency_key=None, request_id="r")
-    table = load(application)
+    built.service.writes.write(address(IDENT), records, mode="append", key=(), idempotency_key=None)
+    table = load(built)
     manifests = {m.manifest_path for m in table.current_snapshot().manifests(table.io)}  # type: ignore[union-attr]
     assert len(manifests) == 30
     assert manifests <= set().union(*kept)
 
 
-def test_a_refused_write_leaves_neither_a_file_nor_an_entry(application: HookedApplication) -> None:
-    before = files(load(application))
+def test_a_refused_write_leaves_neither_a_file_nor_an_entry(built: Hooked) -> None:
+    before = files(load(built))
     with pytest.raises(RegelateError):
-        application.write(address(IDENT), [{"id": "x"}], mode="append", key=(), idempotency_key=None, request_id="r")
-    assert (files(load(application)), ledger(load(application))) == (before, [])
+        built.service.writes.write(address(IDENT), [{"id": "x"}], mode="append", key=(), idempotency_key=None)
+    assert (files(load(built)), ledger(load(built))) == (before, [])
 
 
-def test_a_lost_race_leaves_no_file_of_the_attempts_that_lost(application: HookedApplication) -> None:
+def test_a_lost_race_leaves_no_file_of_the_attempts_that_lost(built: Hooked) -> None:
     """The metadata file that the catalog itself wrote before its swap failed is one of them."""
-    write(application, 1, 2)
-    application.hooked.before_commit.append(lambda: write(application, 3, 4))
-    write(application, 5, 6)
-    table = load(application)
+    write(built, 1, 2)
+    built.hooked.before_commit.append(lambda: write(built, 3, 4))
+    write(built, 5, 6)
+    table = load(built)
     known = {local_path(e.metadata_file) for e in table.metadata.metadata_log} | {local_path(table.metadata_location)}
     assert {path for path in files(table) if path.name.endswith(".metadata.json")} == known
     assert loose_files(table) == set()
 
 
-def test_races_that_are_all_lost_leave_nothing(application: HookedApplication) -> None:
-    write(application, 1, 2)
-    application.hooked.before_commit += [_between(application)] * 20
+def test_races_that_are_all_lost_leave_nothing(built: Hooked) -> None:
+    write(built, 1, 2)
+    built.hooked.before_commit += [_between(built)] * 20
     with pytest.raises(Conflict):
-        write(application, 5, 6)
-    assert loose_files(load(application)) == set()
-    assert ledger(load(application)) == []
+        write(built, 5, 6)
+    assert loose_files(load(built)) == set()
+    assert ledger(load(built)) == []
 
 
-def _between(application: HookedApplication) -> Callable[[], object]:
+def _between(built: Hooked) -> Callable[[], object]:
     """Another client commits just before us; its own commit is left in peace."""
 
     def commit() -> None:
-        hooks, application.hooked.before_commit = application.hooked.before_commit, []
-        write(application, 3, 4)
-        application.hooked.before_commit = hooks
+        hooks, built.hooked.before_commit = built.hooked.before_commit, []
+        write(built, 3, 4)
+        built.hooked.before_commit = hooks
 
     return commit
 
@@ -261,16 +259,16 @@ def breaking_down(catalog: HookedCatalog, moments: list[Hook], answer: Exception
 
 
 @pytest.fixture
-def unknown(application: HookedApplication) -> HookedApplication:
+def unknown(built: Hooked) -> Hooked:
     """A WRITE that landed though nobody could say so: the catalog broke down in the middle of it."""
-    write(application, 1, 2)
-    with breaking_down(application.hooked, application.hooked.after_commit, Gone()), pytest.raises(CommitStateUnknown):
-        write(application, 3, 4)
-    return application
+    write(built, 1, 2)
+    with breaking_down(built.hooked, built.hooked.after_commit, Gone()), pytest.raises(CommitStateUnknown):
+        write(built, 3, 4)
+    return built
 
 
 def test_the_entries_of_a_commit_of_unknown_state_stay_and_a_sweep_finds_that_it_landed(
-    unknown: HookedApplication,
+    unknown: Hooked,
 ) -> None:
     table = load(unknown)
     before = files(table)
@@ -281,76 +279,76 @@ def test_the_entries_of_a_commit_of_unknown_state_stay_and_a_sweep_finds_that_it
     assert [row[0] for row in rows(table)] == [1, 2, 3, 4]
 
 
-def test_the_entries_of_a_refused_commit_that_nobody_could_look_up_stay(application: HookedApplication) -> None:
+def test_the_entries_of_a_refused_commit_that_nobody_could_look_up_stay(built: Hooked) -> None:
     """Even a conflict proves nothing while we cannot look: it may be about our own commit (trap T7)."""
-    write(application, 1, 2)
-    catalog, refused = application.hooked, CommitFailedException("refused")
+    write(built, 1, 2)
+    catalog, refused = built.hooked, CommitFailedException("refused")
     with breaking_down(catalog, catalog.before_commit, refused), pytest.raises(CommitStateUnknown):
-        write(application, 3, 4)
-    table = load(application)
+        write(built, 3, 4)
+    table = load(built)
     assert len(ledger(table)) == 2
     grow_old(table)
-    sweep(application)
+    sweep(built)
     assert (loose_files(table), ledger(table)) == (set(), [])
 
 
-def test_an_expiry_that_landed_under_a_conflict_keeps_its_metadata_file(application: HookedApplication) -> None:
+def test_an_expiry_that_landed_under_a_conflict_keeps_its_metadata_file(built: Hooked) -> None:
     """Nothing tells such an expiry from a lost one but what the table is made of now (trap T7)."""
     for i in range(3):
-        write(application, 2 * i, 2 * i + 1)
-    application.clock.now_ms = lambda: time.time_ns() // 1_000_000 + 1000 * 3600 * 1000  # type: ignore[method-assign]
+        write(built, 2 * i, 2 * i + 1)
+    built.clock.now_ms = lambda: time.time_ns() // 1_000_000 + 1000 * 3600 * 1000  # type: ignore[method-assign]
 
     def conflict() -> None:
         raise CommitFailedException("our own commit, sent again after a lost reply")
 
-    application.hooked.after_commit.append(conflict)
-    expire(application)
-    table = load(application)
+    built.hooked.after_commit.append(conflict)
+    expire(built)
+    table = load(built)
     assert len(table.snapshots()) == 1
     assert local_path(table.metadata_location).exists()
     assert [row[0] for row in rows(table)] == list(range(6))
 
 
-def test_an_attempt_of_unknown_outcome_that_another_one_overtook_is_swept(application: HookedApplication) -> None:
-    write(application, 1, 2)
-    application.hooked.before_commit.append(broken)
-    write(application, 3, 4)
-    table = load(application)
+def test_an_attempt_of_unknown_outcome_that_another_one_overtook_is_swept(built: Hooked) -> None:
+    write(built, 1, 2)
+    built.hooked.before_commit.append(broken)
+    write(built, 3, 4)
+    table = load(built)
     assert len(loose_files(table)) == 2  # its manifests and its list
     assert ledger(table) != []
     grow_old(table)
-    sweep(application)
+    sweep(built)
     assert (loose_files(table), ledger(table)) == (set(), [])
     assert len(live_data_paths(table)) == 4
 
 
 def test_an_attempt_whose_answer_does_not_show_it_is_swept_when_another_one_landed(
-    application: HookedApplication,
+    built: Hooked,
 ) -> None:
     """Row 66: the catalog answers with the table as it was, and has done nothing."""
-    write(application, 1, 2)
-    catalog = application.hooked
+    write(built, 1, 2)
+    catalog = built.hooked
     commit = catalog.commit_table
 
     def does_nothing(*arguments: Any, **options: Any) -> CommitTableResponse:
         catalog.commit_table = commit  # type: ignore[method-assign]
-        found = load(application)
+        found = load(built)
         return CommitTableResponse(**{"metadata": found.metadata, "metadata-location": found.metadata_location})  # type: ignore[arg-type]
 
     catalog.commit_table = does_nothing  # type: ignore[method-assign]
-    write(application, 3, 4)
-    table = load(application)
+    write(built, 3, 4)
+    table = load(built)
     assert len(loose_files(table)) == 2  # the manifest and the list of the first attempt
     grow_old(table)
-    sweep(application)
+    sweep(built)
     assert (loose_files(table), ledger(table)) == (set(), [])
     assert [row[0] for row in rows(table)] == [1, 2, 3, 4]
 
 
 def test_a_file_that_cannot_be_deleted_keeps_its_entry_for_a_sweep(
-    application: HookedApplication, monkeypatch: pytest.MonkeyPatch
+    built: Hooked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(application, 1, 2)
+    write(built, 1, 2)
     delete = PyArrowFileIO.delete
 
     def refuses_data(io: PyArrowFileIO, location: str) -> None:
@@ -359,25 +357,25 @@ def test_a_file_that_cannot_be_deleted_keeps_its_entry_for_a_sweep(
         delete(io, location)
 
     monkeypatch.setattr(PyArrowFileIO, "delete", refuses_data)
-    application.hooked.before_commit += [_between(application)] * 20
+    built.hooked.before_commit += [_between(built)] * 20
     with pytest.raises(Conflict):
-        write(application, 5, 6)
-    table = load(application)
+        write(built, 5, 6)
+    table = load(built)
     assert len(loose_files(table)) == 2
     grow_old(table)
-    assert [entry.files_deleted for entry in sweep(application) if entry.verdict is EntryVerdict.DEAD_RUN] == [0]
+    assert [entry.files_deleted for entry in sweep(built) if entry.verdict is EntryVerdict.DEAD_RUN] == [0]
     assert ledger(table) != []  # it could not be deleted now either
     monkeypatch.undo()
-    sweep(application)
+    sweep(built)
     assert (loose_files(table), ledger(table)) == (set(), [])
 
 
 def test_a_merged_manifest_that_cannot_be_deleted_stops_no_write_and_is_swept(
-    application: HookedApplication, monkeypatch: pytest.MonkeyPatch
+    built: Hooked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     merge = {"commit.manifest.min-count-to-merge": "2"}
-    application.alter_table(address(IDENT), set_properties=merge, unset_properties=[])
-    write(application, 1, 2)
+    built.service.tables.alter_table(address(IDENT), set_properties=merge, unset_properties=[])
+    write(built, 1, 2)
     delete = PyArrowFileIO.delete
 
     def refuses_manifests(io: PyArrowFileIO, location: str) -> None:
@@ -387,12 +385,12 @@ def test_a_merged_manifest_that_cannot_be_deleted_stops_no_write_and_is_swept(
 
     with monkeypatch.context() as patch:
         patch.setattr(PyArrowFileIO, "delete", refuses_manifests)
-        write(application, 3, 4)
-    table = load(application)
+        write(built, 3, 4)
+    table = load(built)
     assert [row[0] for row in rows(table)] == [1, 2, 3, 4]
     assert len(loose_files(table)) == 1  # the manifest of the new files, which is part of a larger one
     grow_old(table)
-    sweep(application)
+    sweep(built)
     assert (loose_files(table), ledger(table)) == (set(), [])
 
 
@@ -400,17 +398,17 @@ def test_a_merged_manifest_that_cannot_be_deleted_stops_no_write_and_is_swept(
 
 
 @pytest.fixture
-def dead(application: HookedApplication, monkeypatch: pytest.MonkeyPatch) -> HookedApplication:
+def dead(built: Hooked, monkeypatch: pytest.MonkeyPatch) -> Hooked:
     """A WRITE that was interrupted before its commit: two data files that no snapshot names."""
-    write(application, 1, 2)
-    application.hooked.before_commit.append(lambda: (_ for _ in ()).throw(KeyboardInterrupt()))
+    write(built, 1, 2)
+    built.hooked.before_commit.append(lambda: (_ for _ in ()).throw(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
-        write(application, 3, 4)
-    assert len([path for path in loose_files(load(application)) if path.suffix == ".parquet"]) == 2
-    return application
+        write(built, 3, 4)
+    assert len([path for path in loose_files(load(built)) if path.suffix == ".parquet"]) == 2
+    return built
 
 
-def test_a_young_run_is_left_alone(dead: HookedApplication) -> None:
+def test_a_young_run_is_left_alone(dead: Hooked) -> None:
     table = load(dead)
     before = files(table)
     grow_old(table, HOUR - 60)
@@ -418,7 +416,7 @@ def test_a_young_run_is_left_alone(dead: HookedApplication) -> None:
     assert files(table) == before
 
 
-def test_a_dead_run_is_swept_and_a_second_sweep_finds_nothing(dead: HookedApplication) -> None:
+def test_a_dead_run_is_swept_and_a_second_sweep_finds_nothing(dead: Hooked) -> None:
     table = load(dead)
     grow_old(table)
     size = sum(path.stat().st_size for path in loose_files(table))
@@ -432,26 +430,26 @@ def test_a_dead_run_is_swept_and_a_second_sweep_finds_nothing(dead: HookedApplic
     assert [row[0] for row in rows(table)] == [1, 2]
 
 
-def test_the_entry_of_a_table_that_was_here_before_is_left_alone(dead: HookedApplication) -> None:
+def test_the_entry_of_a_table_that_was_here_before_is_left_alone(dead: Hooked) -> None:
     grow_old(load(dead))
-    dead.drop_table(address(IDENT), purge=False)
-    dead.create_table(address(IDENT), NEW, if_not_exists=False)
+    dead.service.tables.drop_table(address(IDENT), purge=False)
+    dead.service.tables.create_table(address(IDENT), NEW, if_not_exists=False)
     before = files(load(dead))
     assert {entry.verdict for entry in sweep(dead)} == {EntryVerdict.OTHER_TABLE}
     assert files(load(dead)) == before
 
 
-def test_nothing_is_deleted_where_gc_is_disabled(dead: HookedApplication) -> None:
-    dead.alter_table(address(IDENT), set_properties={"gc.enabled": "false"}, unset_properties=())
+def test_nothing_is_deleted_where_gc_is_disabled(dead: Hooked) -> None:
+    dead.service.tables.alter_table(address(IDENT), set_properties={"gc.enabled": "false"}, unset_properties=())
     grow_old(load(dead))
     before = files(load(dead))
     assert {entry.verdict for entry in sweep(dead)} == {EntryVerdict.GC_DISABLED}
     assert files(load(dead)) == before
 
 
-def test_an_entry_whose_write_failed_halfway_goes_with_its_run(application: HookedApplication) -> None:
+def test_an_entry_whose_write_failed_halfway_goes_with_its_run(built: Hooked) -> None:
     """The store took it, and answered 503."""
-    table = load(application)
+    table = load(built)
 
     class Halfway(PyArrowFileIO):
         def new_output(self, location: str) -> Any:
@@ -467,17 +465,17 @@ def test_an_entry_whose_write_failed_halfway_goes_with_its_run(application: Hook
     assert ledger(table) == []
 
 
-def test_a_drop_with_purge_takes_what_dead_runs_left_and_their_entries(dead: HookedApplication) -> None:
+def test_a_drop_with_purge_takes_what_dead_runs_left_and_their_entries(dead: Hooked) -> None:
     table = load(dead)
-    dead.drop_table(address(IDENT), purge=True)
+    dead.service.tables.drop_table(address(IDENT), purge=True)
     assert [path for path in local_path(table.location()).rglob("*") if path.is_file()] == []
 
 
-def test_a_drop_with_purge_spares_the_runs_of_the_table_that_was_here_before(dead: HookedApplication) -> None:
+def test_a_drop_with_purge_spares_the_runs_of_the_table_that_was_here_before(dead: Hooked) -> None:
     entries, loose = ledger(load(dead)), loose_files(load(dead))
-    dead.drop_table(address(IDENT), purge=False)
-    dead.create_table(address(IDENT), NEW, if_not_exists=False)
-    dead.drop_table(address(IDENT), purge=True)
+    dead.service.tables.drop_table(address(IDENT), purge=False)
+    dead.service.tables.create_table(address(IDENT), NEW, if_not_exists=False)
+    dead.service.tables.drop_table(address(IDENT), purge=True)
     assert all(path.exists() for path in (*entries, *loose))
 
 
@@ -487,17 +485,17 @@ def test_a_drop_with_purge_spares_the_runs_of_the_table_that_was_here_before(dea
     (b"[]", EntryVerdict.NOTHING_LEFT),
     (b'{"format":2,"paths":["x"]}', EntryVerdict.NEWER_FORMAT),
 ])  # fmt: skip
-def test_an_entry_that_cannot_be_read(application: HookedApplication, content: bytes, verdict: EntryVerdict) -> None:
-    table = load(application)
+def test_an_entry_that_cannot_be_read(built: Hooked, content: bytes, verdict: EntryVerdict) -> None:
+    table = load(built)
     entry = local_path(table.location()) / "metadata" / FOLDER / "abc-0.json"
     entry.parent.mkdir(parents=True)
     entry.write_bytes(content)
     grow_old(table)
-    assert [e.verdict for e in sweep(application)] == [verdict]
+    assert [e.verdict for e in sweep(built)] == [verdict]
     assert entry.exists() == (verdict is EntryVerdict.NEWER_FORMAT)
 
 
-def test_an_entry_that_names_a_file_of_another_folder_deletes_nothing(dead: HookedApplication, tmp_path: Path) -> None:
+def test_an_entry_that_names_a_file_of_another_folder_deletes_nothing(dead: Hooked, tmp_path: Path) -> None:
     table = load(dead)
     victim = tmp_path / "victim"
     victim.write_text("precious")
@@ -509,7 +507,7 @@ def test_an_entry_that_names_a_file_of_another_folder_deletes_nothing(dead: Hook
     assert victim.exists()
 
 
-def test_a_manifest_that_cannot_be_read_stops_the_sweep_of_its_table(dead: HookedApplication) -> None:
+def test_a_manifest_that_cannot_be_read_stops_the_sweep_of_its_table(dead: Hooked) -> None:
     """What it names is not known, and any file may be among it."""
     table = load(dead)
     grow_old(table)
@@ -521,24 +519,24 @@ def test_a_manifest_that_cannot_be_read_stops_the_sweep_of_its_table(dead: Hooke
     assert all(path.exists() for path in before)
 
 
-def compact_twice(application: HookedApplication) -> None:
+def compact_twice(built: Hooked) -> None:
     """Afterwards the head does not even name the first inputs as deleted."""
-    compact(application, expire_snapshots=False)
-    write(application, 5, 6)
-    compact(application, expire_snapshots=False)
+    compact(built, expire_snapshots=False)
+    write(built, 5, 6)
+    compact(built, expire_snapshots=False)
 
 
-def test_what_only_an_old_snapshot_or_a_tag_names_is_kept(application: HookedApplication) -> None:
+def test_what_only_an_old_snapshot_or_a_tag_names_is_kept(built: Hooked) -> None:
     """The run landed, its entry was left behind, and the head no longer has its files."""
-    write(application, 1, 2)
-    write(application, 3, 4)
-    table = load(application)
+    write(built, 1, 2)
+    write(built, 3, 4)
+    table = load(built)
     paths = live_data_paths(table)
-    compact_twice(application)
+    compact_twice(built)
     entry = RunLedger(table.io, f"{table.location()}/metadata", table_uuid=str(table.metadata.table_uuid), run="landed")
     entry.record(paths)
     grow_old(table)
-    assert [e.verdict for e in sweep(application)] == [EntryVerdict.LANDED]
+    assert [e.verdict for e in sweep(built)] == [EntryVerdict.LANDED]
     assert all(local_path(path).exists() for path in paths)
 
 
@@ -616,23 +614,23 @@ def test_a_renewal_that_took_too_long_comes_too_late(run: tuple[RunLedger, Watch
 
 
 def test_a_write_that_outlived_its_ledger_commits_nothing_and_leaves_nothing(
-    application: HookedApplication, monkeypatch: pytest.MonkeyPatch
+    built: Hooked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Suspended for longer than a sweep waits: its files may be gone, so it must not name them in a snapshot."""
-    write(application, 1, 2)
-    before = files(load(application)), load(application).metadata_location
+    write(built, 1, 2)
+    before = files(load(built)), load(built).metadata_location
     monkeypatch.setattr(RunLedger, "_age", _too_old)
     with pytest.raises(Unavailable, match="RUN_TOO_OLD"):
-        write(application, 3, 4)
-    assert (files(load(application)), load(application).metadata_location) == before
-    assert ledger(load(application)) == []
+        write(built, 3, 4)
+    assert (files(load(built)), load(built).metadata_location) == before
+    assert ledger(load(built)) == []
 
 
 def test_a_run_that_was_suspended_while_it_wrote_manifests_sends_nothing(
-    application: HookedApplication, monkeypatch: pytest.MonkeyPatch
+    built: Hooked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(application, 1, 2)
-    before = files(load(application)), load(application).metadata_location
+    write(built, 1, 2)
+    before = files(load(built)), load(built).metadata_location
     produce = SnapshotProducer.produce
 
     def suspended(producer: SnapshotProducer, change: SnapshotChange) -> object:
@@ -641,11 +639,11 @@ def test_a_run_that_was_suspended_while_it_wrote_manifests_sends_nothing(
         return made
 
     monkeypatch.setattr(SnapshotProducer, "produce", suspended)
-    commits = application.hooked.commits
+    commits = built.hooked.commits
     with pytest.raises(Unavailable, match="RUN_TOO_OLD"):
-        write(application, 3, 4)
-    assert application.hooked.commits == commits
-    assert (files(load(application)), load(application).metadata_location) == before
+        write(built, 3, 4)
+    assert built.hooked.commits == commits
+    assert (files(load(built)), load(built).metadata_location) == before
 
 
 def _too_old(run: RunLedger) -> float:
@@ -653,55 +651,55 @@ def _too_old(run: RunLedger) -> float:
 
 
 def test_a_rival_on_the_same_base_through_the_same_catalog_keeps_its_own_metadata_file(
-    application: HookedApplication, kept: list[set[str]]
+    built: Hooked, kept: list[set[str]]
 ) -> None:
     """Two commits under one name would be one file, and the one that lost would delete it."""
-    write(application, 1, 2)
+    write(built, 1, 2)
     made: list[str] = []
 
     def rival() -> None:
-        table = load(application)
+        table = load(built)
         table.append(arrow_rows(table, [(3, "p1")]))
         made.append(table.metadata_location)
 
-    application.hooked.before_commit.append(rival)
-    write(application, 5, 6)
+    built.hooked.before_commit.append(rival)
+    write(built, 5, 6)
     assert local_path(made[0]).exists()
     assert made[0] not in set().union(*kept)
-    assert [row[0] for row in rows(load(application))] == [1, 2, 3, 5, 6]
-    assert loose_files(load(application)) == set()
+    assert [row[0] for row in rows(load(built))] == [1, 2, 3, 5, 6]
+    assert loose_files(load(built)) == set()
 
 
 # --- beside expiry, and beside another table --------------------------------------------------------------------------
 
 
-def landed_and_expired(application: HookedApplication) -> tuple[list[str], str]:
+def landed_and_expired(built: Hooked) -> tuple[list[str], str]:
     """A run that landed and died before it closed its ledger; later its files left the table, by an expiry that can
     be undone."""
-    write(application, 1, 2)
-    write(application, 3, 4)
-    table = load(application)
+    write(built, 1, 2)
+    write(built, 3, 4)
+    table = load(built)
     paths = live_data_paths(table)
     run = RunLedger(table.io, f"{table.location()}/metadata", table_uuid=str(table.metadata.table_uuid), run="landed")
     run.record(paths)
-    compact_twice(application)
-    application.clock.now_ms = lambda: time.time_ns() // 1_000_000 + 1000 * 3600 * 1000  # type: ignore[method-assign]
-    answer = expire(application)
+    compact_twice(built)
+    built.clock.now_ms = lambda: time.time_ns() // 1_000_000 + 1000 * 3600 * 1000  # type: ignore[method-assign]
+    answer = expire(built)
     assert answer["snapshots_expired"] == 4
     grow_old(table)
     return paths, answer["undo_id"]
 
 
-def test_files_of_an_expiry_that_can_be_undone_are_not_taken_for_left_behind(application: HookedApplication) -> None:
-    paths, undo_id = landed_and_expired(application)
-    assert [e.verdict for e in sweep(application)] == [EntryVerdict.LANDED]
+def test_files_of_an_expiry_that_can_be_undone_are_not_taken_for_left_behind(built: Hooked) -> None:
+    paths, undo_id = landed_and_expired(built)
+    assert [e.verdict for e in sweep(built)] == [EntryVerdict.LANDED]
     assert all(local_path(path).exists() for path in paths)
-    application.undo_expiry(address(IDENT), undo_id)
-    found = sorted(len(rows(load(application), s.snapshot_id)) for s in load(application).snapshots())
+    built.service.upkeep.undo_expiry(address(IDENT), undo_id)
+    found = sorted(len(rows(load(built), s.snapshot_id)) for s in load(built).snapshots())
     assert found[:2] == [2, 4]  # the oldest two of those that are restored
 
 
-def test_a_table_under_two_names_shares_its_ledger_and_nothing_is_deleted(dead: HookedApplication) -> None:
+def test_a_table_under_two_names_shares_its_ledger_and_nothing_is_deleted(dead: Hooked) -> None:
     """What one of them does not name may be what the other one lives on."""
     table = load(dead)
     grow_old(table)

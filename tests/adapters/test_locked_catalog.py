@@ -44,7 +44,7 @@ def test_a_locked_database_is_a_lost_attempt_and_the_next_one_lands(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     holder = sqlite3.connect(stack.folder / "catalog.db", isolation_level=None)
-    catalog = stack.application.catalog()
+    catalog = stack.built.catalog()
     commit, sent = catalog.commit_table, list[bool]()
 
     def under_lock(*arguments: Any) -> Any:
@@ -54,7 +54,7 @@ def test_a_locked_database_is_a_lost_attempt_and_the_next_one_lands(
         return commit(*arguments)
 
     monkeypatch.setattr(catalog, "commit_table", under_lock)
-    stack.application.clock = ReleasingClock(holder)
+    stack.built.again(clock=ReleasingClock(holder))
     body = {"records": [{"id": 3}]} if operation == "WRITE" else {"force": True, "expire_snapshots": False}
     answer = stack.ok(operation, "t", **body)
     holder.close()
@@ -70,7 +70,7 @@ def test_a_database_that_stays_locked_is_a_conflict_and_not_an_unknown_outcome(
 ) -> None:
     before = {path for path in stack.stored().files if path.endswith(".parquet")}
     holder = sqlite3.connect(stack.folder / "catalog.db", isolation_level=None)
-    stack.application.clock = PatientClock()
+    stack.built.again(clock=PatientClock())
     holder.execute("BEGIN IMMEDIATE")
     body = {"operation": "WRITE", "tenant_id": "default", "table": "t", "records": [{"id": 3}]}
     error = stack.refused(409, "COMMIT_CONFLICT", ["try again"], body)

@@ -60,7 +60,7 @@ def stray(table: Table, name: str, hours: float = 96) -> str:
 
 
 def remove(lake: Lake, table: Table, *, hours: float | None = None, dry_run: bool = False) -> Answer:
-    return dict(lake.application.remove_orphan_files(address(table), older_than_hours=hours, dry_run=dry_run))
+    return dict(lake.service.upkeep.remove_orphan_files(address(table), older_than_hours=hours, dry_run=dry_run))
 
 
 def test_all_valid_files_are_kept(lake: Lake, table: Table) -> None:
@@ -195,7 +195,7 @@ def test_remove_orphan_files_with_statistic_files(lake: Lake, table: Table) -> N
 
 
 def test_files_in_quarantine_are_no_orphans(lake: Lake, table: Table) -> None:
-    lake.application.clock = NextMonth()
+    lake.built.again(clock=NextMonth())
     undo_id = lake.compact(table, force=True)["stats"]["undo_id"]
     for path in folder(table).rglob("*"):
         if "quarantine" not in str(path):
@@ -209,7 +209,7 @@ def test_files_in_quarantine_are_no_orphans(lake: Lake, table: Table) -> None:
 
 def test_what_an_undo_needs_beyond_its_list_is_no_orphan(lake: Lake, table: Table) -> None:
     """Another engine expired the younger snapshots that reached it too, and deleted no file."""
-    lake.application.clock = NextMonth()
+    lake.built.again(clock=NextMonth())
     before = {i: rows(table, i) for i in ids(table)}
     first = lake.expire(table, hours=1, keep=2, grace=24)
     lake.compact(table, force=True, expire_snapshots=False)
@@ -304,7 +304,7 @@ def test_a_file_that_is_committed_while_we_look_is_not_deleted(
         reads.append(place)
         return now_ms(store, place)
 
-    reached = lake.application._manifests.entries
+    reached = lake.built.manifests.entries
     added = []
 
     def commits_meanwhile(*arguments: object) -> object:
@@ -313,7 +313,7 @@ def test_a_file_that_is_committed_while_we_look_is_not_deleted(
             table.refresh().add_files([f"{table.location()}/{late}"])
         return reached(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(lake.application._manifests, "entries", commits_meanwhile)
+    monkeypatch.setattr(lake.built.manifests, "entries", commits_meanwhile)
     answer = remove(lake, table)
     assert added
     assert (answer["orphan_files"], answer["files_deleted"]) == (1, 0)
@@ -323,7 +323,7 @@ def test_a_file_that_is_committed_while_we_look_is_not_deleted(
 
 def test_the_age_is_the_stores_not_ours(lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Our clock says next month, so everything would be old; the store's own clock says now."""
-    lake.application.clock = NextMonth()
+    lake.built.again(clock=NextMonth())
     orphan = stray(table, "data/young.parquet", hours=1)
     assert remove(lake, table)["young_files"] == 1
     monkeypatch.setattr(ObjectStore, "now_ms", lambda *_: int((time.time() + 80 * HOUR_SECONDS) * 1000))

@@ -46,7 +46,7 @@ HOUR_SECONDS = 3600
 def table(lake: Lake) -> Table:
     """Four appends of two rows each, a month ago, by a table that says nothing of a grace."""
     made = lake.table(SCHEMA, *([(10 * i, "x"), (10 * i + 1, "x")] for i in range(4)))
-    lake.application.clock = NextMonth()
+    lake.built.again(clock=NextMonth())
     return made
 
 
@@ -360,7 +360,7 @@ def test_what_an_undo_needs_and_cannot_be_read_may_be_anything_so_nothing_goes(l
     manifest_list.write_bytes(text[:40])
     before = stored_data(table)
     lake = Lake(lake.folder)  # another process, which has not read it
-    lake.application.clock = NextMonth()
+    lake.built.again(clock=NextMonth())
     with pytest.raises(DataUnavailable, match="METADATA_CORRUPT"):
         lake.expire(table, hours=1, grace=0)
     assert stored_data(table) == before
@@ -556,7 +556,7 @@ def test_lists_of_an_earlier_table_at_this_place_are_left_alone(lake: Lake, tabl
 
 def test_a_drop_with_purge_takes_what_lies_in_quarantine_too(lake: Lake, table: Table) -> None:
     lake.compact(table)
-    lake.application.drop_table(address(table), purge=True)
+    lake.service.tables.drop_table(address(table), purge=True)
     assert stored_files(table) == set()
 
 
@@ -596,7 +596,7 @@ def test_a_drop_with_purge_deletes_no_file_by_a_path_that_leads_out_of_the_table
     outside = victim.replace("/db/victim/", "/db/t/data/../../victim/")
     (file,) = (f for f in live_data_files(table.refresh()) if f.file_path == victim)
     add_data_files(table, [changed_file(file, file_path=outside)])
-    lake.application.drop_table(address(table), purge=True)
+    lake.service.tables.drop_table(address(table), purge=True)
     assert local_path(victim).exists()
     assert len(rows(lake.catalog.load_table("db.victim"))) == 1
 
@@ -635,12 +635,12 @@ def test_a_drop_with_purge_spares_the_lists_of_a_table_that_keeps_its_metadata_i
     shared = {"write.metadata.path": f"{(lake.folder / 'warehouse' / 'metadata').as_uri()}"}
     one = lake.table(SCHEMA, [(1, "x")], [(2, "x")], ident="db.one", properties=shared)
     other = lake.table(SCHEMA, [(1, "x")], [(2, "x")], ident="db.other", properties=shared)
-    lake.application.clock = NextMonth()
+    lake.built.again(clock=NextMonth())
     undo_id = lake.expire(other, hours=1, grace=24)["undo_id"]
     lake.expire(one, hours=1, grace=24)
     as_earlier_versions_did(one, lake.folder / "warehouse" / "metadata")
     as_earlier_versions_did(other, lake.folder / "warehouse" / "metadata")
-    lake.application.drop_table(address(one), purge=True)
+    lake.service.tables.drop_table(address(one), purge=True)
     assert [path.stem for path in (lake.folder / "warehouse" / "metadata").rglob("quarantine/*.json")] == [undo_id]
     assert lake.undo(other, undo_id)["snapshots_restored"] == 1
     assert len(rows(other.refresh())) == 2
@@ -843,7 +843,7 @@ def test_t48_the_lists_of_a_grace_are_found_wherever_metadata_goes_by_then(lake:
     for path in (local_path(table.location())).rglob("*"):
         if path.is_file() and "quarantine" not in str(path):
             os.utime(path, (0, 0))
-    lake.application.remove_orphan_files(address(table), older_than_hours=1000, dry_run=False)
+    lake.service.upkeep.remove_orphan_files(address(table), older_than_hours=1000, dry_run=False)
     assert lake.undo(table, first["undo_id"])["snapshots_restored"] == 3
     assert [len(rows(table.refresh(), i)) for i in first["snapshot_ids"]] == [2, 4, 6]
 
@@ -862,7 +862,7 @@ def test_lists_that_an_earlier_version_wrote_beside_other_metadata_are_found_the
     elsewhere = lake.folder / "warehouse" / "beside"
     properties = {"write.metadata.path": elsewhere.as_uri()}
     table = lake.table(SCHEMA, *([(i, "x")] for i in range(4)), properties=properties)
-    lake.application.clock = NextMonth()
+    lake.built.again(clock=NextMonth())
     done = lake.expire(table, hours=1, keep=1, grace=24)
     as_earlier_versions_did(table, elsewhere)
     assert lake.undo(table, done["undo_id"])["snapshots_restored"] == 3

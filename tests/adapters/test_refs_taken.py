@@ -37,7 +37,7 @@ class Scene:
         self.first = self.table().metadata.snapshots[0].snapshot_id
         catalog = {"type": "rest", "uri": stub.uri}
         self.stack = stack_with(folder / "lake", auth="none", tenants="*", catalogs={"rest": catalog})
-        self.stack.application.clock = LaterClock()
+        self.stack.built.again(clock=LaterClock())
 
     def table(self) -> Any:
         return self.stub.catalog.load_table(IDENT)
@@ -85,7 +85,7 @@ def test_t8_a_tag_that_went_with_an_expiry_is_told_whatever_became_of_the_reply(
     assert error["details"]["refs"] == ["audit"]
     assert "audit" not in scene.table().metadata.refs
     address = Address(tenant_id="default", catalog="rest", ident=IDENT, table="t")
-    scene.stack.application.undo_expiry(address, error["details"]["undo_id"])
+    scene.stack.service.upkeep.undo_expiry(address, error["details"]["undo_id"])
     assert scene.first in {s.snapshot_id for s in scene.table().metadata.snapshots}
     assert len(rows(scene.table())) == 4 + commits
 

@@ -25,7 +25,7 @@ KEEP = "history.expire.min-snapshots-to-keep"
 def old_table(lake: Lake, kept: int, expiring: int) -> Table:
     """A table whose next COMPACT expires so many snapshots and keeps so many others; seven small files."""
     lake.catalog.properties["py-io-impl"] = IMPLEMENTATION
-    lake.application.clock = ThisEvening()
+    lake.built.again(clock=ThisEvening())
     made = lake.table(SCHEMA, properties={KEEP: str(kept), "history.expire.max-snapshot-age-ms": "3600000"})
 
     def commit(table: Table) -> None:
@@ -71,7 +71,7 @@ def test_what_many_snapshots_may_need_is_deleted_by_the_next_sweep_and_said_so(l
     assert ["MAINTAIN or SWEEP" in text for text in answer["warnings"]] == [True]
     assert asked.of("GET", "manifest list") < 20
     assert first["undo_id"] in lists(table)
-    swept = lake.application.maintain(address(table), MaintainRequest(steps=("reclaim",)))
+    swept = lake.service.upkeep.maintain(address(table), MaintainRequest(steps=("reclaim",)))
     assert swept["steps"][0]["result"]["files_deleted"] > 0
     assert first["undo_id"] not in lists(table)
     assert len(rows(table.refresh())) == CANDIDATES + 1
@@ -126,15 +126,16 @@ def test_expiry_keeps_to_the_time_that_a_compaction_has_left(lake: Lake, seconds
     table = old_table(lake, 20, 100)
     with table.transaction() as transaction:
         transaction.set_properties({"regelate.expiry.grace-hours": grace})
-    clock = lake.application.clock = SlowStore(seconds)
+    clock = SlowStore(seconds)
+    lake.built.again(clock=clock)
     before = rows(table.refresh())
     with counting(clock.asked):
-        answer = lake.application.compact(address(table), CompactRequest(force=True), seconds_left=25.0)
+        answer = lake.service.compactions.compact(address(table), CompactRequest(force=True), seconds_left=25.0)
     assert answer["status"] == "COMPLETED"
     assert clock.monotonic() <= 25.0
     assert answer["warnings"]
     assert rows(table.refresh()) == before
-    lake.application.clock = NextMonth()
+    lake.built.again(clock=NextMonth())
     for _ in range(2):
         lake.expire(table, grace=None)
         age(table, 26)
@@ -151,11 +152,12 @@ def test_a_sweep_looks_no_longer_than_its_process_lives_and_the_next_one_goes_on
 
     def swept(seconds_left: float | None) -> Answer:
         limits = {"max_tables": None, "time_budget_seconds": None, "dry_run": False}
-        return dict(lake.application.sweep(scope, **limits, seconds_left=seconds_left))
+        return dict(lake.service.fleet.sweep(scope, **limits, seconds_left=seconds_left))
 
     lake = Lake(lake.folder)  # another process, which has read nothing
     lake.catalog.properties["py-io-impl"] = IMPLEMENTATION
-    clock = lake.application.clock = SlowStore(0.3, slow=True)
+    clock = SlowStore(0.3, slow=True)
+    lake.built.again(clock=clock)
     with counting(clock.asked):
         answer = swept(10.0)
     assert clock.monotonic() <= 10.0

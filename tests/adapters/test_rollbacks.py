@@ -42,7 +42,7 @@ class Scene:
         self.base = self.table().metadata.current_snapshot_id or 0
         catalog = {"type": "rest", "uri": stub.uri}
         self.stack = stack_with(folder / "lake", auth="none", tenants="*", catalogs={"rest": catalog})
-        self.stack.application.clock = PatientClock()
+        self.stack.built.again(clock=PatientClock())
 
     def table(self) -> Any:
         return self.stub.catalog.load_table("default.t")

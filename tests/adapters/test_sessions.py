@@ -23,7 +23,7 @@ from regelate.entrypoints.requests import OPERATIONS
 from regelate.errors import Unavailable
 from regelate.settings import SettingsError, load_settings
 from regelate.settings.tenants import TenancySettings
-from regelate.wiring import Application
+from tests.built import Built
 from tests.faults.stack import LOCAL_CATALOG, Stack, request, schema, stack_with
 from tests.servers.moto_aws import aws_server, client
 
@@ -183,9 +183,8 @@ def stack_of_sessions(folder: Path) -> tuple[Stack, RecordingSessions]:
     jobs = {"store": "sqlite", "path": f"{folder}/jobs.db"}
     stack = stack_with(folder, auth="none", tenants=["acme", "other"], catalogs={"shared": catalog}, jobs=jobs)
     sessions = RecordingSessions()
-    application = stack.application
-    application.settings = application.settings.model_copy(update={"tenancy": TenancySettings(role_arn=ROLE)})
-    vars(application)["_sessions"] = sessions
+    with_role = stack.built.settings.model_copy(update={"tenancy": TenancySettings(role_arn=ROLE)})
+    stack.built.again(settings=with_role, sessions=sessions)
     return stack, sessions
 
 
@@ -209,11 +208,11 @@ def test_an_operation_asks_for_no_more_than_it_needs_and_for_its_own_tenant_alon
     assert found <= needed
     assert found - {SURVEY} == needed - {SURVEY}
     assert operation != "DROP_TABLE" or SURVEY in found
-    warehouse = stack.application.settings.catalog()[1].properties["warehouse"]
+    warehouse = stack.service.settings.catalog()[1].properties["warehouse"]
     for name, policy in sessions.asked:
         access = Access(name.split("-")[1])
         assert policy == session_policy(access, None if access is Access.SURVEY else "acme", warehouse)
-    assert sessions.least == {stack.application.placement.max_in_process_seconds + 60}
+    assert sessions.least == {stack.built.placement.max_in_process_seconds + 60}
 
 
 def test_every_operation_says_what_it_needs() -> None:
@@ -222,14 +221,14 @@ def test_every_operation_says_what_it_needs() -> None:
 
 def test_tenants_and_purposes_have_catalogs_of_their_own_and_the_same_one_while_a_session_lasts(tmp_path: Path) -> None:
     stack, _ = stack_of_sessions(tmp_path / "lake")
-    application = stack.application
+    built = stack.built
 
     def opened(tenant: str, access: Access) -> Any:
-        return application.catalog_of(application.tenancy.resolve(None, tenant, None, "a", "t"), access)
+        return built.service.access.of(built.service.tenancy.resolve(None, tenant, None, "a", "t"), access)
 
     first = opened("acme", Access.READ)
     assert opened("acme", Access.READ) is first
-    others = [opened("acme", Access.WRITE), opened("other", Access.READ), application.catalog()]
+    others = [opened("acme", Access.WRITE), opened("other", Access.READ), built.catalog()]
     assert len({id(catalog) for catalog in (first, *others)}) == 4
     assert [c.properties["s3.access-key-id"] for c in others] == [
         "regelate-write-acme",
@@ -239,10 +238,11 @@ def test_tenants_and_purposes_have_catalogs_of_their_own_and_the_same_one_while_
 
 
 def test_without_a_role_everybody_shares_one_catalog_and_no_session_is_asked_for(tmp_path: Path) -> None:
-    application = Stack(tmp_path / "lake").application
-    one, two = (application.tenancy.resolve(None, tenant, None, "a", "t") for tenant in ("acme", "other"))
-    assert application.catalog_of(one, Access.READ) is application.catalog_of(two, Access.WRITE)
-    assert "_sessions" not in vars(application)
+    sessions = RecordingSessions()
+    built = Stack(tmp_path / "lake", sessions=sessions).built
+    one, two = (built.service.tenancy.resolve(None, tenant, None, "a", "t") for tenant in ("acme", "other"))
+    assert built.service.access.of(one, Access.READ) is built.service.access.of(two, Access.WRITE)
+    assert sessions.asked == []
 
 
 # --- on moto: STS, Glue and S3 ----------------------------------------------------------------------------------------
@@ -256,14 +256,14 @@ def endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
-def cloud(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Application]:
+def cloud(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Built]:
     for name, value in (("ACCESS_KEY_ID", "AKIAPROCESS"), ("SECRET_ACCESS_KEY", "s"), ("DEFAULT_REGION", "us-east-1")):
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
     at = {"glue.endpoint": endpoint, "glue.region": "us-east-1", "s3.endpoint": endpoint, "s3.region": "us-east-1"}
     glue = {"type": "glue", "warehouse": "s3://lake/w", "namespace_template": "{tenant_id}__{namespace}", **at}
 
-    def made(**changes: Any) -> Application:
+    def made(**changes: Any) -> Built:
         path = tmp_path / "config.json"
         section = {
             "auth": "none",
@@ -273,25 +273,25 @@ def cloud(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cal
             **changes,
         }
         path.write_text(json.dumps({"environments": {"development": section}}))
-        return Application(load_settings({"REGELATE_CONFIG": str(path)}))
+        return Built(load_settings({"REGELATE_CONFIG": str(path)}))
 
     return made
 
 
-def test_a_tables_files_and_its_catalog_are_reached_with_the_tenants_session(cloud: Callable[..., Application]) -> None:
-    application = cloud()
-    address = application.tenancy.resolve(None, "acme", None, "sales", "orders", creating=True)
+def test_a_tables_files_and_its_catalog_are_reached_with_the_tenants_session(cloud: Callable[..., Built]) -> None:
+    built = cloud()
+    address = built.service.tenancy.resolve(None, "acme", None, "sales", "orders", creating=True)
     definition = TableDefinition(columns=(Column(name="id", type="long"),))
-    made = application.create_table(address, definition, if_not_exists=False)
+    made = built.service.tables.create_table(address, definition, if_not_exists=False)
     assert str(made["location"]).startswith("s3://lake/w/acme__sales.db/orders")
     for access in (Access.READ, Access.WRITE):
-        with application._session(address, access) as session:
+        with built.open(address, access) as session:
             properties = session.table.io.properties
         assert properties["s3.access-key-id"].startswith("ASIA")
         assert properties["s3.session-token"]
         assert session.catalog.properties["glue.access-key-id"] == properties["s3.access-key-id"]
         assert properties["s3.access-key-id"] != "AKIAPROCESS"
-        assert properties["s3.endpoint"] == application.settings.catalog()[1].properties["s3.endpoint"]
+        assert properties["s3.endpoint"] == built.service.settings.catalog()[1].properties["s3.endpoint"]
         reached = session.store_access
         assert reached is not None
         assert (reached.key_id, reached.session_token) == (
@@ -300,13 +300,13 @@ def test_a_tables_files_and_its_catalog_are_reached_with_the_tenants_session(clo
         )
     for number in range(3):
         records = [{"id": number}]
-        application.write(address, records, mode="append", key=(), idempotency_key=None, request_id="r")
-    compacted = application.compact(address, CompactRequest(force=True))
+        built.service.writes.write(address, records, mode="append", key=(), idempotency_key=None)
+    compacted = built.service.compactions.compact(address, CompactRequest(force=True))
     assert compacted["status"] == "COMPLETED"
-    found = application.query(address, QueryRequest(sql="SELECT id FROM t ORDER BY id"))
+    found = built.service.queries.query(address, QueryRequest(sql="SELECT id FROM t ORDER BY id"))
     assert found["rows"] == [{"id": 0}, {"id": 1}, {"id": 2}]
-    assert application.drop_table(address, purge=True) == {"dropped": True}
-    assert application.health_check()["catalog_reachable"] is True
+    assert built.service.tables.drop_table(address, purge=True) == {"dropped": True}
+    assert built.service.process.health_check()["catalog_reachable"] is True
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_a_tables_files_and_its_catalog_are_reached_with_the_tenants_session(clo
     ],
 )
 def test_what_would_leave_a_tenant_without_a_session_stops_the_start(
-    cloud: Callable[..., Application], changes: dict[str, Any], key: str, rule: str
+    cloud: Callable[..., Built], changes: dict[str, Any], key: str, rule: str
 ) -> None:
     with pytest.raises(SettingsError) as caught:
         cloud(**changes)

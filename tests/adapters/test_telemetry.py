@@ -35,9 +35,10 @@ from regelate.core.measures import (
 )
 from regelate.core.requests import CompactRequest
 from regelate.errors import Conflict
+from regelate.service.build import build
+from regelate.service.facade import Service
 from regelate.settings import load_settings
 from regelate.tenancy import Address
-from regelate.wiring import Application
 from tests.core.test_measures import COMPACTED
 
 Line = dict[str, Any]
@@ -166,24 +167,21 @@ def address() -> Address:
     return Address(tenant_id="t", catalog="local", ident="default.users", table="users")
 
 
-def write_five(application: Application) -> None:
+def write_five(service: Service) -> None:
     from regelate.core.schema import Column, TableDefinition
 
     column = Column(name="a", type="long", required=False)
-    application.create_table(address(), TableDefinition(columns=(column,)), if_not_exists=False)
+    service.tables.create_table(address(), TableDefinition(columns=(column,)), if_not_exists=False)
     for number in range(5):
-        application.write(
-            address(), [{"a": number}], mode="append", key=(), idempotency_key=None, request_id=str(number)
-        )
+        service.writes.write(address(), [{"a": number}], mode="append", key=(), idempotency_key=None)
 
 
 def test_a_real_compaction_is_traced_as_plan_execute_and_commit(
     tmp_path: Path, spans: Spans, exporter: InMemorySpanExporter
 ) -> None:
-    application = Application(load_settings({"REGELATE_HOME": str(tmp_path)}))
-    application.telemetry = Telemetries((), spans)  # type: ignore[assignment]
-    write_five(application)
-    application.compact(address(), CompactRequest())
+    service = build(load_settings({"REGELATE_HOME": str(tmp_path)}), telemetry=Telemetries((), spans))
+    write_five(service)
+    service.compactions.compact(address(), CompactRequest())
     found = {span.name: span for span in exporter.get_finished_spans()}
     assert list(found) == ["plan", "execute", "commit", "expire", "compact"]
     root = found["compact"].context

@@ -44,15 +44,15 @@ UNMERGED = {"commit.manifest-merge.enabled": "false"}
 
 
 def rewrite(lake: Lake, table: Table, *, dry_run: bool = False) -> Answer:
-    return dict(lake.application.rewrite_manifests(address(table), dry_run=dry_run))
+    return dict(lake.service.upkeep.rewrite_manifests(address(table), dry_run=dry_run))
 
 
 def dangling(lake: Lake, table: Table, *, dry_run: bool = False) -> Answer:
-    return dict(lake.application._remove_dangling_deletes(address(table), dry_run=dry_run))
+    return dict(lake.service.upkeep.remove_dangling_deletes(address(table), dry_run=dry_run))
 
 
 def maintain(lake: Lake, table: Table, *, steps: list[str] | None = None, dry_run: bool = False, **more: Any) -> Answer:
-    return dict(lake.application.maintain(address(table), MaintainRequest(steps=steps, dry_run=dry_run, **more)))
+    return dict(lake.service.upkeep.maintain(address(table), MaintainRequest(steps=steps, dry_run=dry_run, **more)))
 
 
 def identity(entry: ManifestEntry) -> tuple[object, ...]:
@@ -194,7 +194,7 @@ def test_what_others_commit_before_the_rewrite_lands_is_in_it(lake: Lake, monkey
         return commit(*arguments)
 
     monkeypatch.setattr(lake.catalog, "commit_table", meanwhile)
-    lake.application.clock = NextMonth()
+    lake.built.again(clock=NextMonth())
     answer = rewrite(lake, table)
     assert answer["commits"] == 1
     assert [row[0] for row in rows(table.refresh())] == [1, 2, 4, 5, 99]
@@ -212,7 +212,7 @@ def test_a_delete_manifest_that_java_cannot_read_is_named_and_written_anew_thoug
     add_equality_deletes(table, ["id"], [(8,)], long_ids=True)
     before, expected = identities(table, ManifestContent.DELETES), model_rows(table)
     (hurt,) = delete_manifests(table)
-    told = lake.application.table_health(address(table), explain=False)
+    told = lake.service.health.table_health(address(table), explain=False)
     assert told["unreadable_manifests"] == [hurt]
     assert str(told["recommendation"]).startswith("REWRITE_MANIFESTS: Spark, Trino and Flink fail on 1 delete manifest")
     assert rewrite(lake, table, dry_run=True)["manifests_replaced"] == 1
@@ -223,7 +223,7 @@ def test_a_delete_manifest_that_java_cannot_read_is_named_and_written_anew_thoug
     assert identities(table, ManifestContent.DELETES) == before
     assert model_rows(table) == expected
     assert rewrite(lake, table)["commits"] == 0
-    told = lake.application.table_health(address(table), explain=False)
+    told = lake.service.health.table_health(address(table), explain=False)
     assert told["unreadable_manifests"] == []
     assert str(told["recommendation"]).startswith("Nothing to do")
 
@@ -232,7 +232,7 @@ def test_whether_java_can_read_a_delete_manifest_is_known_without_another_reques
     table = lake.table(SCHEMA, [(i, "x") for i in range(9)])
     for number in range(3):
         add_equality_deletes(table, ["id"], [(number,)], long_ids=number == 1)
-    with lake.application._session(address(table)) as session:
+    with lake.built.open(address(table)) as session:
         opened: list[str] = []
         new_input = session.table.io.new_input
 
@@ -341,7 +341,7 @@ def test_a_delete_that_finds_a_file_between_decision_and_commit_stays(
         return commit(*arguments)
 
     monkeypatch.setattr(lake.catalog, "commit_table", meanwhile)
-    lake.application.clock = NextMonth()
+    lake.built.again(clock=NextMonth())
     assert dangling(lake, table)["delete_files_removed"] == 1
     assert live_delete_paths(table.refresh()) == done
     assert model_rows(table) == row_texts([(1, "a")])
@@ -362,7 +362,7 @@ def neglected(lake: Lake) -> Table:
     orphan.write_bytes(b"nobody")
     for path in local_path(table.location()).rglob("*"):
         os.utime(path, (0, 0))
-    lake.application.clock = NextMonth()
+    lake.built.again(clock=NextMonth())
     return table
 
 

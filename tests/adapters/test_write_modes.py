@@ -20,10 +20,11 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from regelate.core.requests import CompactRequest
 from regelate.errors import RegelateError
 from regelate.operations.attempt import MAX_RACES
+from regelate.service.build import build
+from regelate.service.facade import Service
 from regelate.settings import load_settings
-from regelate.wiring import Application
 from tests.deletes_writer import add_equality_deletes, add_position_deletes
-from tests.faults.hooks import HookedApplication, PatientClock
+from tests.faults.hooks import Hooked, PatientClock
 from tests.faults.stack import data_files
 from tests.iceberg_tables import (
     append,
@@ -50,14 +51,18 @@ MODES: dict[str, dict[str, Any]] = {
 
 
 class Writing:
-    """One table `db.t`, written through the application."""
+    """One table `db.t`, written through the service."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.application = HookedApplication(folder)
+        self.built = Hooked(folder)
+
+    @property
+    def service(self) -> Service:
+        return self.built.service
 
     def table(self, *batches: Sequence[Row], spec: PartitionSpec = BY_P, schema: Schema = SCHEMA, **more: Any) -> Table:
-        made = make_table(self.application.catalog(), "db.t", schema, spec, **more)
+        made = make_table(self.built.catalog(), "db.t", schema, spec, **more)
         for batch in batches:
             append(made, batch)
         return made
@@ -74,18 +79,18 @@ class Writing:
     def send(
         self, records: Sequence[dict[str, Any]], *, mode: str, key: Sequence[str] = (), repeat: str | None = None
     ) -> dict[str, Any]:
-        answered = self.application.write(
-            address("db.t"), records, mode=mode, key=tuple(key), idempotency_key=repeat, request_id="test"
+        answered = self.service.writes.write(
+            address("db.t"), records, mode=mode, key=tuple(key), idempotency_key=repeat
         )
         return dict(answered)
 
     def before_commit(self, *hooks: Callable[[], object]) -> None:
-        self.application.hooked.before_commit[:] = hooks
+        self.built.hooked.before_commit[:] = hooks
 
     @property
     def retries(self) -> int:
-        assert isinstance(self.application.clock, PatientClock)
-        return self.application.clock.sleeps
+        assert isinstance(self.built.clock, PatientClock)
+        return self.built.clock.sleeps
 
 
 @pytest.fixture
@@ -341,8 +346,8 @@ def test_a_compaction_meanwhile_changes_nothing_of_what_an_upsert_means(lake: Wr
     table = lake.table(*([(number, "a", "old"), (number + 10, "a", "old")] for number in range(4)))
 
     def compact() -> None:
-        other = Application(load_settings({"REGELATE_HOME": str(lake.folder)}))
-        assert other.compact(address("db.t"), CompactRequest(force=True))["compacted"]
+        other = build(load_settings({"REGELATE_HOME": str(lake.folder)}))
+        assert other.compactions.compact(address("db.t"), CompactRequest(force=True))["compacted"]
 
     lake.before_commit(compact)
     lake.write((1, "a", "new"), (2, "b", "new"), mode="upsert", key=["id"])
@@ -404,7 +409,7 @@ def test_a_lost_reply_and_a_table_renamed_since_leave_the_outcome_open_and_every
         make_catalog(lake.folder, "local").rename_table("db.t", "db.renamed")
         raise ConnectionResetError("connection reset by peer")
 
-    lake.application.hooked.after_commit.append(rename_and_lose_the_reply)
+    lake.built.hooked.after_commit.append(rename_and_lose_the_reply)
     error = refused("COMMIT_STATE_UNKNOWN", lambda: lake.write((1, "a", "new"), **MODES[name]))
     assert "look for the snapshot" in error.message
     renamed = make_catalog(lake.folder, "local").load_table("db.renamed")
@@ -421,7 +426,7 @@ def test_a_lost_reply_is_looked_up_and_the_write_lands_once(lake: Writing, name:
     def lose_the_reply() -> None:
         raise ConnectionResetError("connection reset by peer")
 
-    lake.application.hooked.after_commit.append(lose_the_reply)
+    lake.built.hooked.after_commit.append(lose_the_reply)
     answer = lake.write((1, "a", "new"), **MODES[name])
     assert answer["snapshot_id"] == table.refresh().metadata.current_snapshot_id
     assert len(table.snapshots()) == 2
@@ -444,7 +449,7 @@ def test_columns_that_move_while_an_upsert_is_under_way_keep_their_statistics(la
         with lake.theirs().update_schema() as update:
             update.move_first("high").add_column("later", StringType())
 
-    lake.application.after_load.append(move)
+    lake.built.after_load.append(move)
     lake.send([{"id": 1, "low": 11, "high": 1_100, "v": "new"}], mode="upsert", key=["id"])
     table.refresh()
     found = {row["id"]: row for row in table.scan().to_arrow().to_pylist()}
@@ -543,7 +548,7 @@ def test_any_sequence_of_writes_and_compactions_equals_the_model(
     for number, (step, pairs) in enumerate(steps):
         batch: list[Row] = [(key, partition, f"step {number}") for key, partition in pairs]
         if step == "compact":
-            lake.application.compact(address("db.t"), CompactRequest(force=True))
+            lake.service.compactions.compact(address("db.t"), CompactRequest(force=True))
         else:
             lake.write(*batch, **MODES[step])
         model = applied(model, step, batch)

@@ -61,7 +61,7 @@ def test_an_expiry_deletes_the_inputs_and_nothing_else(lake: S3Lake) -> None:
     lake.stack.ok("COMPACT", "users")
     kept = lake.data_keys() - inputs
     head = lake.table().metadata.current_snapshot_id
-    lake.stack.application.clock = NextMonth()
+    lake.stack.built.again(clock=NextMonth())
     answer = lake.stack.ok("EXPIRE_SNAPSHOTS", "users", retention_hours=1, grace_hours=0)
     assert answer["snapshots_expired"] == 5
     assert lake.data_keys() == kept
@@ -98,12 +98,12 @@ def test_glue_refuses_an_update_of_an_older_version(lake: S3Lake) -> None:
 
 def test_writers_at_once_and_a_compaction_among_them_lose_no_row(lake: S3Lake) -> None:
     lake.users()
-    write, compact = lake.stack.application.write, lake.stack.application.compact
+    write, compact = lake.stack.service.writes.write, lake.stack.service.compactions.compact
 
     def append(number: int) -> None:
         for i in range(3):
             rows = [{"id": 1_000 * number + i, "name": "late"}]
-            write(USERS, rows, mode="append", key=(), idempotency_key=None, request_id="test")
+            write(USERS, rows, mode="append", key=(), idempotency_key=None)
 
     with ThreadPoolExecutor(4) as pool:
         done = [pool.submit(append, number) for number in (1, 2, 3)]
@@ -121,7 +121,7 @@ def test_no_secret_is_in_a_log_line_an_answer_or_a_setting(
     lake.users()
     answers = [lake.stack.ok("COMPACT", "users"), lake.stack.ok("DESCRIBE_TABLE", "users")]
     answers.append(lake.stack.post(request("QUERY", "users", sql="SELECT x FROM t"))[1])
-    settings = repr(lake.stack.application.settings)
+    settings = repr(lake.stack.service.settings)
     assert "answered" in caplog.text
     for text in (repr(answers), caplog.text, settings, "".join(capsys.readouterr())):
         assert SECRET not in text
@@ -170,7 +170,7 @@ def test_a_role_is_assumed_where_the_properties_name_one(
     lake = S3Lake(tmp_path / "lake", aws, properties=role)
     lake.users()
     assert lake.stack.ok("COMPACT", "users")["status"] == "COMPLETED"
-    with lake.stack.application._session(USERS) as session:
+    with lake.stack.built.open(USERS) as session:
         access = session.store_access
     assert access is not None
     assert (access.key_id or "").startswith("ASIA")  # of a session, not the user's own

@@ -41,7 +41,7 @@ class Cloud:
         jobs |= {"max_attempts": 1, "max_deliveries": DELIVERIES}
         self.lake = S3Lake(folder, endpoint, jobs=jobs, spark=spark)
         self.stack = self.lake.stack
-        self._worker = make_handler(lambda: self.stack.application)
+        self._worker = make_handler(lambda: self.stack.service)
 
     def messages(self) -> list[dict[str, Any]]:
         """Take what waits, in the shape of Lambda's event."""
@@ -139,7 +139,7 @@ def test_a_job_of_another_tenant_or_none_is_not_found(cloud: Cloud) -> None:
 def test_a_message_waits_while_another_worker_holds_the_table(cloud: Cloud) -> None:
     cloud.lake.users()
     cloud.stack.post(request("COMPACT", "users", **{"async": True}))
-    store = cloud.stack.application.jobs.store  # type: ignore[union-attr]
+    store = cloud.stack.built.job_stores.tools.store  # type: ignore[union-attr]
     lease = store.acquire("glue/default.users", "another", 60)
     messages = cloud.messages()
     assert cloud.worked(messages) == [messages[0]["messageId"]]
@@ -151,7 +151,7 @@ def test_a_message_waits_while_another_worker_holds_the_table(cloud: Cloud) -> N
 def test_a_job_whose_message_is_set_aside_has_failed_and_the_message_is_left_for_the_operator(cloud: Cloud) -> None:
     cloud.lake.users()
     _, answer = cloud.stack.post(request("COMPACT", "users", **{"async": True}))
-    lease = cloud.stack.application.jobs.store.acquire("glue/default.users", "a worker that is stuck", 60)  # type: ignore[union-attr]
+    lease = cloud.stack.built.job_stores.tools.store.acquire("glue/default.users", "a worker that is stuck", 60)  # type: ignore[union-attr]
     states = []
     for _ in range(DELIVERIES):
         messages = cloud.messages()
@@ -163,7 +163,7 @@ def test_a_job_whose_message_is_set_aside_has_failed_and_the_message_is_left_for
     (letter,) = cloud.sqs.receive_message(QueueUrl=cloud.dead)["Messages"]
     assert json.loads(letter["Body"]) == {"job_id": answer["job_id"], "part": 1}
     assert cloud.stack.ok("JOB_STATUS", job_id=answer["job_id"])["error"]["code"] == "JOB_UNSERVED"
-    cloud.stack.application.jobs.store.release(lease)  # type: ignore[union-attr]
+    cloud.stack.built.job_stores.tools.store.release(lease)  # type: ignore[union-attr]
     assert cloud.stack.ok("COMPACT", "users")["status"] == "COMPLETED"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from regelate.adapters.duckdb import secrets
+from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.errors import Unavailable
 from tests.aws.lake import S3Lake, add_files
 from tests.faults.stack import request
@@ -274,4 +275,4 @@ def test_a_data_file_that_is_gone_from_the_store_is_named(lake: S3Lake) -> None:
 
 def forget_manifests(lake: S3Lake) -> None:
     """Manifests never change, so a process keeps them; here they are to be read."""
-    lake.stack.application.__dict__.pop("_manifests", None)
+    lake.stack.built.again(manifests=ManifestReader())

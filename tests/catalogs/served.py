@@ -1,4 +1,4 @@
-"""The application over a catalog server, and a connection to it that can be cut."""
+"""The built over a catalog server, and a connection to it that can be cut."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_an_expiry_is_undone_and_its_snapshots_are_readable_again(stack: Stack) 
     old = table.refresh().snapshots()[1].snapshot_id
     then = stack.rows("history", snapshot_id=old)
     stack.ok("COMPACT", "history", force=True, expire_snapshots=False)
-    stack.application.clock = LaterClock(hours=2)
+    stack.built.again(clock=LaterClock(hours=2))
     expired = stack.ok("EXPIRE_SNAPSHOTS", "history", retention_hours=1)
     assert (expired["snapshots_expired"], expired["files_deleted"]) == (5, 0)
     assert expired["files_quarantined"] > 5
@@ -102,7 +102,7 @@ def test_files_of_expired_snapshots_are_freed_without_a_grace(stack: Stack) -> N
     inputs = live_data_paths(table.refresh())
     stack.ok("COMPACT", "freed", force=True, expire_snapshots=False)
     rows = model_rows(table.refresh())
-    stack.application.clock = LaterClock(hours=2)
+    stack.built.again(clock=LaterClock(hours=2))
     freed = stack.ok("EXPIRE_SNAPSHOTS", "freed", retention_hours=1, grace_hours=0)
     assert freed["files_deleted"] >= len(inputs)
     assert not [path for path in inputs if local_path(path).exists()]
@@ -116,8 +116,8 @@ def test_a_tag_made_while_its_snapshot_expires_is_reported_and_no_file_is_delete
     files = {
         f.file_path for m in old.manifests(table.io) for f in (e.data_file for e in m.fetch_manifest_entry(table.io))
     }
-    stack.application.clock = LaterClock(hours=2)
-    catalog = stack.application.catalog()
+    stack.built.again(clock=LaterClock(hours=2))
+    catalog = stack.built.catalog()
     commit = catalog.commit_table
 
     def tagged_meanwhile(*arguments: Any) -> Any:

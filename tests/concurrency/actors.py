@@ -24,8 +24,9 @@ from regelate.core.plan import FileGroup
 from regelate.core.requests import CompactRequest
 from regelate.core.rewrite import NewDataFile
 from regelate.errors import CommitStateUnknown, RegelateError
+from regelate.service.build import build
+from regelate.service.facade import Service
 from regelate.settings import load_settings
-from regelate.wiring import Application
 from tests.deletes_writer import add_equality_deletes, add_position_deletes
 from tests.iceberg_tables import live_data_files, local_path
 from tests.lake import address
@@ -69,11 +70,11 @@ class Deeds:
 
 def act(assignment: Assignment, writers_done: Event) -> Deeds:
     """Play one role to its end."""
-    application = Application(load_settings({"REGELATE_CONFIG": str(assignment.config)}))
+    service = build(load_settings({"REGELATE_CONFIG": str(assignment.config)}))
     deeds = Deeds(role=assignment.role)
     begun = time.monotonic()
     play = {"appender": _append, "equality": _delete, "position": _delete, "compactor": _compact}[assignment.role]
-    play(application, assignment, deeds, writers_done)
+    play(service, assignment, deeds, writers_done)
     deeds.seconds = time.monotonic() - begun
     return deeds
 
@@ -84,13 +85,13 @@ def rows_of(number: int, turn: int) -> list[dict[str, object]]:
     return [{"id": start + i, "p": (start + i + number) % PARTITIONS} for i in range(ROWS_PER_WRITE)]
 
 
-def _append(application: Application, mine: Assignment, deeds: Deeds, _: Event) -> None:
+def _append(service: Service, mine: Assignment, deeds: Deeds, _: Event) -> None:
     for turn in range(mine.turns):
         rows = rows_of(mine.number, turn)
         ids = {int(str(row["id"])) for row in rows}
         deeds.asked += 1
         try:
-            application.write(address(IDENT), rows, mode="append", key=(), idempotency_key=None, request_id="")
+            service.writes.write(address(IDENT), rows, mode="append", key=(), idempotency_key=None)
         except CommitStateUnknown as error:
             deeds.perhaps |= ids
             deeds.faults.append(str(error))
@@ -102,12 +103,12 @@ def _append(application: Application, mine: Assignment, deeds: Deeds, _: Event) 
         time.sleep(mine.pause_seconds)
 
 
-def _delete(application: Application, mine: Assignment, deeds: Deeds, writers_done: Event) -> None:
+def _delete(service: Service, mine: Assignment, deeds: Deeds, writers_done: Event) -> None:
     """Delete one row per turn as another engine would: on the head it looked at, or again on the next one."""
     chance = random.Random(mine.seed)
     while deeds.asked < mine.turns and not writers_done.is_set():  # set early when a writer broke down
         try:
-            table = application.catalog().load_table(IDENT)
+            table = service.access.survey().load_table(IDENT)
         except Exception as error:  # noqa: BLE001  a catalog under load; this is another engine's client
             deeds.faults.append(f"load: {error}")
             continue
@@ -172,7 +173,7 @@ class Gauge:
         DuckDBRewriteEngine.rewrite = counting_rewrite  # type: ignore[method-assign]
 
 
-def _compact(application: Application, mine: Assignment, deeds: Deeds, writers_done: Event) -> None:
+def _compact(service: Service, mine: Assignment, deeds: Deeds, writers_done: Event) -> None:
     """COMPACT again and again; each compactor has partitions of its own, as a schedule would divide them."""
     gauge = Gauge()
     own = [{"p": p} for p in range(PARTITIONS) if p % mine.compactors == mine.number]
@@ -181,7 +182,7 @@ def _compact(application: Application, mine: Assignment, deeds: Deeds, writers_d
         last = writers_done.is_set()
         request = CompactRequest(force=True, partition_filter=own, expire_snapshots=False)
         try:
-            answer = application.compact(address(IDENT), request)
+            answer = service.compactions.compact(address(IDENT), request)
         except RegelateError as error:
             deeds.faults.append(str(error))
             continue

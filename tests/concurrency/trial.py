@@ -16,8 +16,8 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField
 
+from regelate.service.build import build
 from regelate.settings import load_settings
-from regelate.wiring import Application
 from tests.concurrency.actors import IDENT, Assignment, Deeds, act
 from tests.iceberg_tables import live_data_files, make_table
 from tests.meanwhile import orphans
@@ -96,8 +96,8 @@ def run(trial: Trial, catalog: Mapping[str, str], folder: Path) -> Report:
     config = folder / "config.json"
     environment = {"auth": "none", "tenants": "*", "catalogs": {"local": dict(catalog)}}
     config.write_text(json.dumps({"environments": {"development": environment}}))
-    application = Application(load_settings({"REGELATE_CONFIG": str(config)}))
-    table = make_table(application.catalog(), IDENT, SCHEMA, BY_P)
+    service = build(load_settings({"REGELATE_CONFIG": str(config)}))
+    table = make_table(service.access.survey(), IDENT, SCHEMA, BY_P)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.concurrency.actors"])  # one import for all of them
     cast = _cast(trial, config)

@@ -87,25 +87,30 @@ JOB: dict[str, object] = {
 
 
 class FakeService:
-    """`calls`: every operation that passed the door, with its address and its keyword arguments."""
+    """`calls`: every operation that passed the door, with its address and its keyword arguments.
+
+    It is each of a service's objects at once; `known` are its tables.
+    """
 
     def __init__(self, settings: Settings | None = None, *, preset: Sequence[str] = ()) -> None:
         self.settings = settings or settings_for("development")
         self.tenancy = Tenancy(self.settings)
-        self.tables = {ident: FakeTable(TableDefinition(columns=())) for ident in preset}
+        self.known = {ident: FakeTable(TableDefinition(columns=())) for ident in preset}
         self.calls: list[tuple[str, Address | None, dict[str, Any]]] = []
         self.job_comes_again_after: float | None = None
         self.before_query: Callable[[QueryRequest], object] = lambda request: None
         self._lock = threading.Lock()
+        self.process = self.tables = self.health = self.queries = self.writes = self.compactions = self
+        self.upkeep = self.fleet = self.jobs = self.worker = self
 
     def _called(self, operation: str, address: Address | None, **arguments: Any) -> None:
         with self._lock:
             self.calls.append((operation, address, arguments))
 
     def _table(self, address: Address) -> FakeTable:
-        if address.ident not in self.tables:
+        if address.ident not in self.known:
             raise NotFound("TABLE_NOT_FOUND", f"no table {address.ident}", table=address.ident)
-        return self.tables[address.ident]
+        return self.known[address.ident]
 
     def health_check(self) -> dict[str, object]:
         self._called("HEALTH_CHECK", None)
@@ -117,10 +122,10 @@ class FakeService:
 
     def create_table(self, address: Address, definition: TableDefinition, *, if_not_exists: bool) -> dict[str, object]:
         self._called("CREATE_TABLE", address, definition=definition, if_not_exists=if_not_exists)
-        created = address.ident not in self.tables
+        created = address.ident not in self.known
         if not created and not if_not_exists:
             raise Conflict("TABLE_EXISTS", f"table {address.ident} exists", retryable=False)
-        self.tables.setdefault(address.ident, FakeTable(definition))
+        self.known.setdefault(address.ident, FakeTable(definition))
         return {"created": created, "table_uuid": UUID, "location": f"file:///warehouse/{address.ident}"}
 
     def alter_table(
@@ -152,12 +157,12 @@ class FakeService:
     def list_tables(self, address: Address) -> dict[str, object]:
         self._called("LIST_TABLES", address)
         prefix = f"{address.ident}."
-        return {"tables": sorted(ident.removeprefix(prefix) for ident in self.tables if ident.startswith(prefix))}
+        return {"tables": sorted(ident.removeprefix(prefix) for ident in self.known if ident.startswith(prefix))}
 
     def drop_table(self, address: Address, *, purge: bool) -> dict[str, object]:
         self._called("DROP_TABLE", address, purge=purge)
         self._table(address)
-        del self.tables[address.ident]
+        del self.known[address.ident]
         return {"dropped": True}
 
     def write(self, address: Address, records: Sequence[Mapping[str, Any]], **arguments: Any) -> dict[str, object]:
@@ -287,7 +292,7 @@ class FakeService:
         self._called("SWEEP", None, scope=scope, **arguments)
         return {
             "dry_run": arguments["dry_run"],
-            "tables_swept": len(self.tables),
+            "tables_swept": len(self.known),
             "files_deleted": 0,
             "bytes_freed": 0,
             "errors": 0,

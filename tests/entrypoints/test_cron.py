@@ -16,8 +16,8 @@ import pytest
 from regelate.core.requests import CompactRequest
 from regelate.entrypoints.serve import Server
 from regelate.errors import Unavailable
+from regelate.service.build import build
 from regelate.settings import load_settings
-from regelate.wiring import Application
 from tests.entrypoints.fakes import REPOSITORY, FakeService
 
 CRON = REPOSITORY / "integrations" / "cron"
@@ -49,7 +49,7 @@ def tables(tmp_path: Path) -> Path:
 
 
 def test_every_table_is_compacted_and_one_that_fails_holds_up_no_other(tmp_path: Path, tables: Path) -> None:
-    with serving(Application(load_settings({"REGELATE_HOME": str(tmp_path / "lake")}))) as url:
+    with serving(build(load_settings({"REGELATE_HOME": str(tmp_path / "lake")}))) as url:
         for table in ("users", "sales"):
             address = {"tenant_id": "acme", "table": table}
             schema = {"fields": {"a": {"type": "long"}}}

@@ -274,7 +274,8 @@ def test_what_compact_is_asked_reaches_the_service_under_its_own_names(service: 
     sent(service, {**QUERY, "operation": "COMPACT", **asked, "request_id": "r", "idempotency_key": "k"})
     operation, _, arguments = service.calls[-1]
     assert operation == "COMPACT"
-    assert arguments == {"request": CompactRequest(**asked, idempotency_key="k"), "seconds_left": None}
+    here = {"progress": None, "seconds_left": None, "may_delegate": True}
+    assert arguments == {"request": CompactRequest(**asked, idempotency_key="k"), **here}
 
 
 def test_two_requests_at_once_never_see_each_others_events(service: FakeService) -> None:

@@ -66,7 +66,7 @@ def test_an_answer_that_lambda_would_refuse_becomes_413_with_the_limit(text: str
     event = as_v2("QUERY") if http else {"operation": "QUERY", "tenant_id": "t", "table": "users"}
     handler = make_handler(lambda: service)
     for rows in (10, 20, 40, 80, 160):
-        service.tables["default.users"].rows = [{"a": text * 50_000}] * rows
+        service.known["default.users"].rows = [{"a": text * 50_000}] * rows
         answer = handler(event, LambdaContext())
         assert len(json.dumps(answer)) <= MAX_ANSWER_BYTES
         body = json.loads(answer["body"]) if http else answer
@@ -80,14 +80,14 @@ def test_an_answer_that_lambda_would_refuse_becomes_413_with_the_limit(text: str
 
 def test_an_answer_just_inside_the_limit_passes_whole() -> None:
     service = FakeService(preset=["default.users"])
-    service.tables["default.users"].rows = [{"a": "x" * 6_200_000}]
+    service.known["default.users"].rows = [{"a": "x" * 6_200_000}]
     answer = make_handler(lambda: service)(as_v2("QUERY"), LambdaContext())
     assert answer["statusCode"] == 200
 
 
 def test_what_json_cannot_say_is_an_internal_error_and_not_a_broken_answer(log_lines: Any) -> None:
     service = FakeService(preset=["default.users"])
-    service.tables["default.users"].rows = [{"a": float("nan")}]
+    service.known["default.users"].rows = [{"a": float("nan")}]
     answer = make_handler(lambda: service)(as_v2("QUERY"), LambdaContext())
     assert (answer["statusCode"], json.loads(answer["body"])["error"]["code"]) == (500, "INTERNAL_ERROR")
     assert "ValueError" in log_lines()[-1]["stack"]

@@ -15,8 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from regelate.entrypoints.responses import check_answer
 from regelate.entrypoints.serve import INVOCATIONS_PATH, Server
+from regelate.service.build import build
+from regelate.service.facade import Service
 from regelate.settings import load_settings
-from regelate.wiring import Application
 from tests.iceberg_tables import rows
 from tests.table_model import model_rows
 
@@ -66,10 +67,10 @@ USERS = [{"name": f"User-{number}", "age": 20 + number} for number in range(1, 6
 class Tour:
     """A server on a free port over an empty lake, and a client that checks every answer."""
 
-    def __init__(self, server: Server, application: Application, client: httpx.Client, home: Path) -> None:
+    def __init__(self, server: Server, service: Service, client: httpx.Client, home: Path) -> None:
         self.server = server
         self.home = home
-        self.application = application
+        self.service = service
         self._client = client
 
     def emulated(self, event: str) -> dict[str, Any]:
@@ -103,13 +104,13 @@ def checked(operation: str, answer: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def tour(tmp_path: Path) -> Iterator[Tour]:
-    application = Application(load_settings({"REGELATE_HOME": str(tmp_path)}))
-    server = Server("127.0.0.1", 0, application)
+    service = build(load_settings({"REGELATE_HOME": str(tmp_path)}))
+    server = Server("127.0.0.1", 0, service)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         with httpx.Client(base_url=server.url, timeout=120) as client:
-            yield Tour(server, application, client, tmp_path)
+            yield Tour(server, service, client, tmp_path)
     finally:
         server.stop()
         thread.join()
@@ -124,7 +125,7 @@ def test_the_guides_curl_requests_do_what_the_guide_says(tour: Tour, door: str) 
     assert [answer["records_written"] for answer in answers] == [1] * 5
     assert [answer["compaction_recommended"] for answer in answers] == [False] * 4 + [True]
     assert answers[4]["small_files_count"] == 5
-    before = model_rows(tour.application.catalog().load_table("default.test_users"))
+    before = model_rows(tour.service.access.survey().load_table("default.test_users"))
 
     compacted = send(COMPACT)
     stats = compacted["stats"]
@@ -141,7 +142,7 @@ def test_the_guides_curl_requests_do_what_the_guide_says(tour: Tour, door: str) 
     assert sorted(found["rows"], key=lambda row: str(row["name"])) == USERS
     assert (found["row_count"], found["truncated"]) == (5, False)
     assert [column["name"] for column in found["columns"]] == ["name", "age"]
-    table = tour.application.catalog().load_table("default.test_users")
+    table = tour.service.access.survey().load_table("default.test_users")
     assert model_rows(table) == before
     assert rows(table) == [(user["name"], user["age"]) for user in USERS]
     again = send(COMPACT)
@@ -182,7 +183,7 @@ def test_the_short_form_of_the_deep_dive_is_taken_as_it_stands(tour: Tour, days:
         records = [{"at": f"2025-01-1{day}T05:00:00Z", "amount": f"{number}.50"} for day in range(3)]
         write = {"operation": "WRITE", "tenant_id": "default", "table": "sales", "records": records}
         tour.asked(json.dumps(write))
-    table = tour.application.catalog().load_table("default.sales")
+    table = tour.service.access.survey().load_table("default.sales")
     before = model_rows(table)
     answer = tour.short(SHORT_FORM)
     assert model_rows(table) == before
@@ -228,7 +229,7 @@ def test_sixteen_mixed_requests_at_once_are_all_answered_and_every_append_lands(
     landed = [a["snapshot_id"] for request, a in zip(mixed, answers, strict=True) if request["operation"] == "WRITE"]
     assert len(set(landed)) == 8
     expected = [*((str(user["name"]), user["age"]) for user in USERS), *((f"At-once-{n}", n) for n in range(8))]
-    table = tour.application.catalog().load_table("default.test_users")
+    table = tour.service.access.survey().load_table("default.test_users")
     assert rows(table) == sorted(expected, key=lambda row: row[0])
     assert {s.snapshot_id for s in table.snapshots()} >= set(landed)
     assert tour.posted(QUERY)["row_count"] == 13

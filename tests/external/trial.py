@@ -113,14 +113,15 @@ def _judge_refusal(table: Table, manner: str, status: int, error: Mapping[str, A
 
 def _maintain(bench: Bench, table: Table, before: Mapping[str, Digest], outcome: Outcome) -> None:
     """Everything at once, two hours later and files deleted without a grace; main and all refs read as before."""
-    application = bench.stack.application
-    clock, application.clock = application.clock, LaterClock(hours=2)
+    built = bench.stack.built
+    clock = built.clock
+    built.again(clock=LaterClock(hours=2))
     try:
         status, answer = bench.ask(
             "MAINTAIN", table.name, retention_hours=1, min_snapshots_to_keep=1, grace_hours=0, force=True
         )
     finally:
-        application.clock = clock
+        built.again(clock=clock)
     if not answer["success"]:
         _judge_refusal(table, "maintain", status, answer["error"], outcome)
     elif table.refused is None:

@@ -1,26 +1,20 @@
-"""An application into whose operations a test can step.
+"""A service into whose operations a test can step.
 
 After the table is loaded, between the rewrite and the commit of a COMPACT, and before and after each commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pyiceberg.catalog.sql import SqlCatalog
 
 from regelate.adapters.clock import SystemClock
-from regelate.adapters.iceberg.session import TableSession
-from regelate.core.session_policy import Access
-from regelate.operations.compact import CompactionTools
 from regelate.settings import load_settings
-from regelate.tenancy import Address
-from regelate.wiring import Application
+from tests.built import Built, OneCatalog
 
 Hook = Callable[[], object]
 
@@ -29,17 +23,21 @@ class HookedCatalog(SqlCatalog):
     """A real catalog that lets the test act when a commit is on its way, when it has landed, and at each load.
 
     Each hook of a list serves one commit or load; one that raises after a commit is a reply that was lost. What a hook
-    of `on_load` returns is what the catalog answers, unless it is None.
+    of `on_load` returns is what the catalog answers, unless it is None; those of `after_load` act once it is known.
     """
 
     before_commit: list[Hook]
     after_commit: list[Hook]
     on_load: list[Hook]
+    after_load: list[Hook]
     commits = 0
 
     def load_table(self, identifier: Any) -> Any:
         found = self.on_load.pop(0)() if self.on_load else None
-        return super().load_table(identifier) if found is None else found
+        answer = super().load_table(identifier) if found is None else found
+        if self.after_load:
+            self.after_load.pop(0)()
+        return answer
 
     def commit_table(self, *arguments: Any, **options: Any) -> Any:
         self.commits += 1
@@ -64,39 +62,34 @@ class PatientClock(SystemClock):
         self.sleeps += 1
 
 
-class HookedApplication(Application):
-    """The application as wired, over a hooked catalog of the same name and place."""
+class Hooked(Built):
+    """The service as built, over a hooked catalog of the same name and place. Each hook of `between` serves one rewrite
+    whose outputs are written and not committed; each of `after_load` one table that was loaded."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(load_settings({"REGELATE_HOME": str(folder), "REGELATE_SPARK": "none"}))
         self.folder = folder
-        self.after_load: list[Hook] = []
         self.between: list[Hook] = []
-        self.clock = PatientClock()
+        self.after_load: list[Hook] = []
+        super().__init__(
+            load_settings({"REGELATE_HOME": str(folder), "REGELATE_SPARK": "none"}),
+            change=lambda tools: replace(tools, engine=_HookedEngine(tools.engine, self.between)),
+            catalogs=OneCatalog(self._opened),
+            clock=PatientClock(),
+        )
 
-    @cached_property
+    @property
     def hooked(self) -> HookedCatalog:
+        found: HookedCatalog = self.catalog()
+        return found
+
+    def _opened(self) -> HookedCatalog:
         warehouse = self.folder / "warehouse"
         warehouse.mkdir(parents=True, exist_ok=True)
         uri = f"sqlite:///{self.folder}/catalog.db?timeout=30"
         made = HookedCatalog("local", uri=uri, warehouse=warehouse.as_uri())
         made.before_commit, made.after_commit, made.on_load = [], [], []
+        made.after_load = self.after_load
         return made
-
-    def catalog(self, name: str | None = None) -> HookedCatalog:
-        return self.hooked
-
-    @contextmanager
-    def _session(self, address: Address, access: Access = Access.WRITE) -> Iterator[TableSession]:
-        with super()._session(address, access) as session:
-            if self.after_load:
-                self.after_load.pop(0)()
-            yield session
-
-    @contextmanager
-    def _tools(self, session: TableSession) -> Iterator[CompactionTools]:
-        with super()._tools(session) as tools:
-            yield replace(tools, engine=_HookedEngine(tools.engine, self.between))
 
 
 class _HookedEngine:

@@ -1,21 +1,20 @@
-"""A table of eight partitions, an application whose clock only a rewrite moves, and its jobs."""
+"""A table of eight partitions, a service whose clock only a rewrite moves, and its jobs."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from regelate.adapters.clock import SystemClock
 from regelate.entrypoints.responses import check_answer
-from regelate.handler import make_handler
 from regelate.operations.compact import CompactionTools
+from regelate.ports.jobs import SparkJobs
 from regelate.settings import load_settings
-from regelate.wiring import Application
+from tests.built import Built
 from tests.entrypoints.fakes import LambdaContext
 from tests.faults.stack import LOCAL_CATALOG, Answer, Stack
 from tests.table_model import model_rows
@@ -40,37 +39,22 @@ class StandingClock(SystemClock):
 class _SlowEngine:
     """Takes half a minute for each group; `after_group` is told how many it has rewritten."""
 
-    def __init__(self, engine: Any, application: SlowApplication) -> None:
+    def __init__(self, engine: Any, stack: JobStack) -> None:
         self._engine = engine
-        self._application = application
+        self._stack = stack
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     def rewrite(self, groups: Any, *arguments: Any, **options: Any) -> Any:
-        self._application.before_wave()
+        self._stack.before_wave()
         found = self._engine.rewrite(groups, *arguments, **options)
         for _ in groups:
-            if isinstance(self._application.clock, StandingClock):
-                self._application.clock.seconds += GROUP_SECONDS
-            self._application.rewritten += 1
-            self._application.after_group(self._application.rewritten)
+            if isinstance(self._stack.built.clock, StandingClock):
+                self._stack.built.clock.seconds += GROUP_SECONDS
+            self._stack.rewritten += 1
+            self._stack.after_group(self._stack.rewritten)
         return found
-
-
-class SlowApplication(Application):
-    rewritten = 0
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.clock = StandingClock()
-        self.before_wave: Callable[[], object] = lambda: None
-        self.after_group: Callable[[int], object] = lambda number: None
-
-    @contextmanager
-    def _tools(self, session: Any) -> Iterator[CompactionTools]:
-        with super()._tools(session) as tools:
-            yield replace(tools, engine=_SlowEngine(tools.engine, self), clock=self.clock)
 
 
 @dataclass(frozen=True)
@@ -82,24 +66,46 @@ class TimedContext(LambdaContext):
 
 
 class JobStack(Stack):
-    """A stack with jobs, over a table `t` whose eight partitions of three files are eight groups."""
+    """A stack with jobs, over a table `t` whose eight partitions of three files are eight groups.
 
-    application: SlowApplication
+    `rewritten` counts groups. `before_run` acts when a run has loaded its table, `before_wave` and `after_group` around
+    the rewrite. `runs_spark` stands in for Spark.
+    """
 
-    def __init__(self, folder: Path, *, spark: Mapping[str, object] | None = None, **jobs: object) -> None:
-        self.folder = folder / "lake"
-        self.folder.mkdir(parents=True)
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        spark: Mapping[str, object] | None = None,
+        runs_spark: SparkJobs | None = None,
+        **jobs: object,
+    ) -> None:
+        self.rewritten = 0
+        self.before_run: Callable[[], object] = lambda: None
+        self.before_wave: Callable[[], object] = lambda: None
+        self.after_group: Callable[[int], object] = lambda number: None
+        lake = folder / "lake"
+        lake.mkdir(parents=True)
         config = folder / "config.json"
         section = {"auth": "none", "tenants": "*", "catalogs": {"local": LOCAL_CATALOG}, "jobs": {**JOBS, **jobs}}
         section |= {} if spark is None else {"spark": spark}
         config.write_text(json.dumps({"environments": {"development": section}}))
-        self.environ = {"REGELATE_CONFIG": str(config), "REGELATE_HOME": str(self.folder)}
-        self.application = SlowApplication(load_settings(self.environ))
-        self._handler = make_handler(lambda: self.application)
+        self.environ = {"REGELATE_CONFIG": str(config), "REGELATE_HOME": str(lake)}
+        built = Built(
+            load_settings(self.environ),
+            change=self._slow,
+            clock=StandingClock(),
+            spark=runs_spark,
+        )
+        super().__init__(lake, built=built)
         self.create("t", {"id": "long!", "p": "string"}, partition_spec=[{"source": "p", "transform": "identity"}])
         for number in range(3):
             self.ok("WRITE", "t", records=[{"id": 10 * number + i, "p": f"p{i}"} for i in range(PARTITIONS)])
         self.expected = self.rows_now()
+
+    def _slow(self, tools: CompactionTools) -> CompactionTools:
+        self.before_run()
+        return replace(tools, engine=_SlowEngine(tools.engine, self))
 
     def rows_now(self) -> list[str]:
         return model_rows(self.table("default.t"))
@@ -123,7 +129,7 @@ class JobStack(Stack):
     def work(self) -> int:
         """Run what is due until nothing is; return how many parts that were."""
         parts = 0
-        while self.application.run_due_job(stopping=threading.Event()):
+        while self.service.worker.run_due_job(stopping=threading.Event()):
             parts += 1
         return parts
 

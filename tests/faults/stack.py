@@ -15,8 +15,9 @@ from pyiceberg.table import Table
 
 from regelate.entrypoints.responses import ErrorAnswer, check_answer
 from regelate.handler import make_handler
+from regelate.service.facade import Service
 from regelate.settings import load_settings
-from regelate.wiring import Application
+from tests.built import Built
 from tests.entrypoints.fakes import LambdaContext
 from tests.iceberg_tables import live_data_paths, local_path
 
@@ -41,14 +42,20 @@ class Stored:
 
 
 class Stack:
-    """One application behind `lambda_handler`, and the folder that it keeps everything in."""
+    """One service behind `lambda_handler`, and the folder that it keeps everything in."""
 
-    def __init__(self, folder: Path, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, environ: Mapping[str, str] | None = None, *, built: Built | None = None, **given: Any
+    ) -> None:
+        """`given` is what the service is built with, `built` one that is already."""
         self.folder = folder
-        self.application = Application(
-            load_settings({"REGELATE_HOME": str(folder), **WITHOUT_SPARK, **(environ or {})})
-        )
-        self._handler = make_handler(lambda: self.application)
+        settings = load_settings({"REGELATE_HOME": str(folder), **WITHOUT_SPARK, **(environ or {})})
+        self.built = built or Built(settings, **given)
+        self._handler = make_handler(lambda: self.service)
+
+    @property
+    def service(self) -> Service:
+        return self.built.service
 
     def post(
         self, body: object, *, path: str = "/database", claims: Mapping[str, str] | None = None
@@ -110,7 +117,7 @@ class Stack:
 
     def table(self, ident: str) -> Table:
         """Load a table by plain PyIceberg."""
-        loaded: Table = self.application.catalog().load_table(ident)
+        loaded: Table = self.built.catalog().load_table(ident)
         return loaded
 
     def stored(self) -> Stored:
@@ -140,17 +147,19 @@ class Stack:
     def no_catalog_call(self) -> Iterator[None]:
         """Nothing is opened before the first call of the catalog: neither the catalog itself nor its file."""
         yield
-        assert "_catalogs" not in vars(self.application)
+        assert self.built.catalogs.asked == 0
         assert not (self.folder / "catalog.db").exists()
         assert self.stored() == Stored(tables={}, files={})
 
 
-def stack_with(folder: Path, *, environment: str = "development", **section: object) -> Stack:
+def stack_with(
+    folder: Path, *, environment: str = "development", given: Mapping[str, Any] | None = None, **section: object
+) -> Stack:
     """Return a stack over `folder` whose config.json has this section; the file lies beside the folder."""
     written = folder.parent / f"{folder.name}.json"
     written.write_text(json.dumps({"environments": {environment: section}}))
     folder.mkdir(exist_ok=True)
-    return Stack(folder, {"REGELATE_CONFIG": str(written), "REGELATE_ENVIRONMENT": environment})
+    return Stack(folder, {"REGELATE_CONFIG": str(written), "REGELATE_ENVIRONMENT": environment}, **(given or {}))
 
 
 def stack_of_tenants(folder: Path, *tenants: str) -> Stack:

@@ -14,7 +14,7 @@ import pytest
 
 from regelate.entrypoints.responses import check_answer
 from tests.entrypoints.fakes import LambdaContext
-from tests.faults.hooks import HookedApplication
+from tests.faults.hooks import Hooked
 from tests.faults.stack import LOCAL_CATALOG, Stack, request, stack_with
 from tests.iceberg_tables import rows
 
@@ -110,9 +110,9 @@ def test_database_takes_no_get_and_says_what_it_takes(stack: Stack, context: dic
 
 @pytest.fixture
 def interrupted(tmp_path: Path) -> Stack:
-    """A table of three files, and an application that a test can step into once an operation has loaded it."""
+    """A table of three files, and a service that a test can step into once an operation has loaded it."""
     made = Stack(tmp_path)
-    made.application = HookedApplication(tmp_path)
+    made.built = Hooked(tmp_path)
     made.create("t", {"id": "long!", "v": "string"})
     for number in range(3):
         made.ok("WRITE", "t", records=[{"id": number, "v": "a"}])
@@ -120,14 +120,14 @@ def interrupted(tmp_path: Path) -> Stack:
 
 
 def then(stack: Stack, act: Callable[[], object]) -> None:
-    assert isinstance(stack.application, HookedApplication)
-    stack.application.after_load.append(act)
+    assert isinstance(stack.built, Hooked)
+    stack.built.after_load.append(act)
 
 
 @pytest.mark.parametrize("mode", WRITES, ids=lambda mode: mode["mode"])
 def test_a_table_dropped_between_is_not_found_and_no_file_is_left(interrupted: Stack, mode: dict[str, Any]) -> None:
     before = interrupted.stored()
-    then(interrupted, lambda: interrupted.application.catalog().drop_table("default.t"))
+    then(interrupted, lambda: interrupted.built.catalog().drop_table("default.t"))
     body = request("WRITE", "t", records=[{"id": 1, "v": "b"}], **mode)
     interrupted.refused(404, "TABLE_NOT_FOUND", ["default.t", "check"], body)
     after = interrupted.stored()
@@ -140,7 +140,7 @@ def test_a_table_dropped_and_made_again_between_gets_none_of_the_old_ones_rows(
     interrupted: Stack, mode: dict[str, Any]
 ) -> None:
     def replace() -> None:
-        interrupted.application.catalog().drop_table("default.t")
+        interrupted.built.catalog().drop_table("default.t")
         interrupted.create("t", {"v": "string", "id": "long"}, properties={"location": location})
         interrupted.ok("WRITE", "t", records=[{"id": 7, "v": "new"}])
 
@@ -158,6 +158,6 @@ def test_a_table_dropped_and_made_again_between_gets_none_of_the_old_ones_rows(
 
 def test_a_compaction_of_a_table_dropped_between_is_not_found_and_leaves_nothing(interrupted: Stack) -> None:
     before = interrupted.stored()
-    then(interrupted, lambda: interrupted.application.catalog().drop_table("default.t"))
+    then(interrupted, lambda: interrupted.built.catalog().drop_table("default.t"))
     interrupted.refused(404, "TABLE_NOT_FOUND", ["default.t"], request("COMPACT", "t", force=True))
     assert interrupted.stored().files == before.files

@@ -53,7 +53,7 @@ def batch(start: int, p: str) -> list[tuple[int, str]]:
 @pytest.fixture
 def table(stack: Stack) -> Table:
     """Three small files in each of the partitions x and y."""
-    made = make_table(stack.application.catalog(), "default.t", SCHEMA, BY_P)
+    made = make_table(stack.built.catalog(), "default.t", SCHEMA, BY_P)
     for i in range(3):
         append(made, batch(10 * i, "x") + batch(100 + 10 * i, "y"))
     return made
@@ -148,7 +148,7 @@ def test_row_25_a_file_of_another_size_than_the_manifest_says_is_corrupt(stack: 
 
 def plain(stack: Stack, *, checksums: bool) -> tuple[Table, str, int]:
     """A table whose first file has plain, uncompressed pages; its path, and the place of the value 3 in it."""
-    table = make_table(stack.application.catalog(), "default.t", SCHEMA)
+    table = make_table(stack.built.catalog(), "default.t", SCHEMA)
     file = make_file(table, batch(0, "x"))
     path = local_path(file.file_path)
     found = pq.read_table(path, partitioning=None)
@@ -203,7 +203,7 @@ def of_record(p: str) -> Any:
 
 @pytest.mark.parametrize("nulls", [1, 5])
 def test_row_26_null_counts_that_do_not_add_up_are_suspect(stack: Stack, nulls: int) -> None:
-    table = make_table(stack.application.catalog(), "default.t", SCHEMA)
+    table = make_table(stack.built.catalog(), "default.t", SCHEMA)
     honest = make_file(table, batch(0, "x"))
     add_data_files(table, [changed_file(honest, null_value_counts={1: 0, 2: nulls})])
     append(table, batch(10, "x"))

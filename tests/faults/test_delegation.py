@@ -86,10 +86,9 @@ class SparkStack(JobStack):
     """Jobs whose Spark is a fake; `later` moves the job store's time."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, spark=EMR)
         self.spark = FakeSpark()
-        self.application.__dict__["spark"] = self.spark
-        store = self.application.embedded_jobs
+        super().__init__(folder, spark=EMR, runs_spark=self.spark)
+        store = self.built.job_stores.embedded
         assert store is not None
         self.passed_ms, real = 0, store.now_ms
         store.now_ms = lambda: real() + self.passed_ms  # type: ignore[method-assign]
@@ -106,11 +105,11 @@ class SparkStack(JobStack):
         """Let time pass, look after the job as a worker does, and return how it stands."""
         self.spark.state = self.spark.state if state is None else state
         self.passed_ms += int(minutes * 60_000)
-        self.application.run_job(job_id, 1, at_once=True)
+        self.service.worker.run_job(job_id, 1, at_once=True)
         return self.job(job_id)
 
     def assert_table_is_free(self) -> None:
-        tools = self.application.jobs
+        tools = self.built.job_stores.tools
         assert tools is not None
         assert not tools.store.held("local/default.t")
         assert tools.store.live("local/default.t") is None
@@ -123,7 +122,7 @@ def stack(tmp_path: Path) -> SparkStack:
 
 
 def test_a_job_of_sparks_ends_with_the_stats_that_it_answered(stack: SparkStack) -> None:
-    stack.application.metrics_text()
+    stack.service.process.metrics_text()
     job_id = stack.ask(force=True)
     assert stack.work() == 1
     told = stack.job(job_id)
@@ -135,7 +134,7 @@ def test_a_job_of_sparks_ends_with_the_stats_that_it_answered(stack: SparkStack)
     told = stack.look(job_id, DONE)
     assert (told["state"], told["result"]["status"], told["result"]["stats"]["rows"]) == ("SUCCEEDED", "COMPLETED", 24)
     assert told["totals"]["snapshot_ids"] == [76, 77]
-    assert "regelate_compactions_succeeded_total 1.0" in stack.application.metrics_text()
+    assert "regelate_compactions_succeeded_total 1.0" in stack.service.process.metrics_text()
     assert stack.spark.starts == 1
     stack.assert_table_is_free()
 
@@ -144,7 +143,7 @@ def test_spark_is_sent_the_filter_in_its_words_and_what_the_configuration_says(s
     stack.ask(where="\"p\" = 'it''s'", snapshot_retention_hours=5)
     stack.work()
     (spec,) = stack.spark.specs.values()
-    sent, settings = SparkRequest.of_json(spec.request), stack.application.settings
+    sent, settings = SparkRequest.of_json(spec.request), stack.service.settings
     assert sent.compact.where == "`p` = 'it\\'s'"
     assert (sent.compact.verify, sent.config_verify, sent.compact.snapshot_retention_hours) == (
         None,
@@ -158,12 +157,12 @@ def test_nobody_looks_before_it_is_time_and_job_status_asks_for_a_look_when_it_i
     job_id = stack.ask()
     stack.work()
     stack.spark.state = DONE
-    bell = stack.application.job_bell
+    bell = stack.service.worker.job_bell
     bell.clear()
     assert (stack.work(), stack.job(job_id)["state"], bell.is_set()) == (0, "RUNNING", False)
     stack.passed_ms += 3_600_000
     assert (stack.job(job_id)["state"], bell.is_set()) == ("RUNNING", True)
-    stack.application.run_job(job_id, 1)
+    stack.service.worker.run_job(job_id, 1)
     assert stack.job(job_id)["state"] == "SUCCEEDED"
 
 
@@ -190,11 +189,11 @@ def test_row_59_a_job_that_fails_in_spark_says_what_it_said_and_frees_the_table(
 def test_row_59_a_job_that_dies_without_a_word_has_failed_and_frees_the_table(stack: SparkStack) -> None:
     job_id = stack.ask()
     stack.work()
-    stack.application.metrics_text()
+    stack.service.process.metrics_text()
     told = stack.look(job_id, SparkRun(state=SparkState.ENDED, detail="its process was ended from outside"))
     assert (told["state"], told["error"]["code"]) == ("FAILED", "DELEGATION_FAILED")
     assert "ended from outside" in told["error"]["message"]
-    assert 'compactions_failed_total{code="DELEGATION_FAILED"} 1.0' in stack.application.metrics_text()
+    assert 'compactions_failed_total{code="DELEGATION_FAILED"} 1.0' in stack.service.process.metrics_text()
     stack.assert_rows_kept()
     stack.assert_table_is_free()
 
@@ -260,11 +259,11 @@ def test_row_59_a_worker_that_dies_between_the_start_and_its_note_starts_nothing
 
     job_id = stack.ask()
     stack.spark.after_start = die
-    store = stack.application.embedded_jobs
+    store = stack.built.job_stores.embedded
     assert store is not None
     save, store.save = store.save, lambda before, after: before.state.value == "QUEUED" and save(before, after)  # type: ignore[method-assign]
     with pytest.raises(BaseException, match="JOB_STATE"):  # a dead worker says nothing: neither does its store
-        stack.application.run_job(job_id, 1)
+        stack.service.worker.run_job(job_id, 1)
     store.save = save  # type: ignore[method-assign]
     assert stack.job(job_id)["run"] is None
     assert stack.look(job_id)["run"] is not None
@@ -306,7 +305,7 @@ def test_an_event_of_emr_makes_a_worker_look_and_one_of_another_program_is_passe
 
 
 def test_a_plan_that_is_too_large_for_a_worker_goes_to_spark_and_says_why(stack: SparkStack) -> None:
-    stack.application.placement = PlacementPolicy(memory_bytes=2**31, threads=1, max_in_process_bytes=1000)
+    stack.built.again(placement=PlacementPolicy(memory_bytes=2**31, threads=1, max_in_process_bytes=1000))
     status, answer = stack.post(request("COMPACT", "t"))
     assert (status, answer["reason"], answer["engine"]) == (202, "TOO_LARGE", "spark")
     assert answer["explanation"].startswith("the plan reads 0.0 GB")
@@ -315,16 +314,16 @@ def test_a_plan_that_is_too_large_for_a_worker_goes_to_spark_and_says_why(stack:
 
 
 def test_a_plan_that_only_this_process_has_no_time_for_stays_with_duckdb(stack: SparkStack) -> None:
-    stack.application.placement = PlacementPolicy(memory_bytes=2**31, threads=1, max_in_process_seconds=0.05)
+    stack.built.again(placement=PlacementPolicy(memory_bytes=2**31, threads=1, max_in_process_seconds=0.05))
     status, answer = stack.post(request("COMPACT", "t"))
     assert (status, answer["reason"], answer["engine"]) == (202, "TOO_LONG", "duckdb")
-    stack.application.placement = PlacementPolicy(memory_bytes=2**31, threads=1)
+    stack.built.again(placement=PlacementPolicy(memory_bytes=2**31, threads=1))
     assert stack.work() == 1
     assert (stack.job(answer["job_id"])["state"], stack.spark.starts) == ("SUCCEEDED", 0)
 
 
 def test_a_machine_without_the_memory_for_one_output_leaves_the_table_to_spark(stack: SparkStack) -> None:
-    stack.application.placement = PlacementPolicy(memory_bytes=100 * MB, threads=1)
+    stack.built.again(placement=PlacementPolicy(memory_bytes=100 * MB, threads=1))
     assert stack.post(request("COMPACT", "t"))[1]["reason"] == "MEMORY"
 
 
@@ -334,7 +333,7 @@ def test_a_machine_without_the_disk_for_a_plan_leaves_the_table_to_spark(
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(total=10**12, used=0, free=100))
     memory = 370 * MB if layout == "sort" else 2**31
-    stack.application.placement = PlacementPolicy(memory_bytes=memory, threads=1)
+    stack.built.again(placement=PlacementPolicy(memory_bytes=memory, threads=1))
     order = {"sort_order": [{"column": "id"}]} if layout == "sort" else {}
     cost = replace(COST_HERE, sorted_bytes_per_byte=10**9)
     monkeypatch.setattr("regelate.core.placement.COST_HERE", cost)
@@ -343,18 +342,18 @@ def test_a_machine_without_the_disk_for_a_plan_leaves_the_table_to_spark(
 
 
 def test_what_strains_the_api_goes_to_a_larger_worker_and_not_to_spark(stack: SparkStack) -> None:
-    settings, store = stack.application.settings, stack.application.jobs
+    settings, store = stack.service.settings, stack.built.job_stores.tools
     assert store is not None
     elsewhere = settings.jobs.model_copy(update={"store": "dynamodb"})
-    stack.application.settings = settings.model_copy(update={"jobs": elsewhere})
-    stack.application.placement = PlacementPolicy(memory_bytes=100 * MB, threads=1)
+    stack.built.again(settings=settings.model_copy(update={"jobs": elsewhere}))
+    stack.built.again(placement=PlacementPolicy(memory_bytes=100 * MB, threads=1))
     answer = stack.post(request("COMPACT", "t"))[1]
     assert (answer["status"], answer["reason"], answer["engine"]) == ("DELEGATED", "MEMORY", "duckdb")
 
 
 def test_a_job_that_turns_out_too_large_where_it_runs_is_handed_to_spark(stack: SparkStack) -> None:
     job_id = stack.submit()
-    stack.application.placement = PlacementPolicy(memory_bytes=2**31, threads=1, max_in_process_bytes=1000)
+    stack.built.again(placement=PlacementPolicy(memory_bytes=2**31, threads=1, max_in_process_bytes=1000))
     assert stack.work() == 2  # one finds it out and says so, before anything is started, the next one starts it
     told = stack.job(job_id)
     assert (told["state"], told["engine"], told["run"] is not None) == ("RUNNING", "spark", True)
@@ -398,7 +397,7 @@ def test_what_spark_does_not_understand_is_refused_and_never_ignored(
     with stack.untouched():
         name = next(iter(field))
         stack.refused(400, "INVALID_FIELD", [name, "Spark"], request("COMPACT", "t", engine="spark", **field))
-    stack.application.placement = PlacementPolicy(memory_bytes=2**31, threads=1, max_in_process_bytes=1000)
+    stack.built.again(placement=PlacementPolicy(memory_bytes=2**31, threads=1, max_in_process_bytes=1000))
     _, answer = stack.post(request("COMPACT", "t", **field))
     assert answer.get("engine") != "spark"
     assert stack.work() <= 1
@@ -409,7 +408,7 @@ def test_a_request_that_is_wrong_is_refused_before_there_is_a_job(stack: SparkSt
     stack.refused(404, "TABLE_NOT_FOUND", [], request("COMPACT", "missing", engine="spark"))
     soon = request("COMPACT", "t", engine="spark", snapshot_retention_hours=0.001)
     stack.refused(400, "INVALID_RETENTION", ["snapshot_retention_hours"], soon)
-    assert stack.application.recent_jobs(9) == ()
+    assert stack.service.jobs.recent_jobs(9) == ()
 
 
 def test_a_dry_run_of_what_spark_would_do_is_planned_here_by_the_same_rule(stack: SparkStack) -> None:
@@ -422,7 +421,7 @@ def test_a_deployment_without_spark_says_so_and_does_the_rest_as_ever(tmp_path: 
     stack = JobStack(tmp_path)
     assert stack.post({"operation": "HEALTH_CHECK"})[1]["engines"] == ["duckdb"]
     stack.refused(501, "SPARK_DISABLED", ["no Spark"], request("COMPACT", "t", engine="spark"))
-    stack.application.placement = PlacementPolicy(memory_bytes=2**31, threads=1, max_in_process_bytes=6000)
+    stack.built.again(placement=PlacementPolicy(memory_bytes=2**31, threads=1, max_in_process_bytes=6000))
     status, answer = stack.post(request("COMPACT", "t"))
     assert (status, answer["engine"]) == (202, "duckdb")
 
@@ -435,8 +434,8 @@ def test_a_request_for_spark_that_meets_a_job_of_ours_does_not_say_that_it_is_do
 
 def test_a_job_of_sparks_fails_where_the_deployment_has_spark_no_more(stack: SparkStack) -> None:
     job_id = stack.ask()
-    settings = stack.application.settings
-    stack.application.settings = settings.model_copy(update={"engines": ("duckdb",)})
+    settings = stack.service.settings
+    stack.built.again(settings=settings.model_copy(update={"engines": ("duckdb",)}))
     stack.work()
     assert (stack.job(job_id)["error"]["code"], stack.spark.starts) == ("SPARK_DISABLED", 0)
     stack.assert_table_is_free()

@@ -16,8 +16,8 @@ from regelate.core.requests import CompactRequest
 from regelate.core.session_policy import spark_policy
 from regelate.core.spark_job import SparkRequest, SparkRun, SparkState, answered
 from regelate.errors import Unavailable
+from regelate.service.spark_spec import spec_of
 from regelate.settings import load_settings
-from regelate.wiring import Application
 from tests.entrypoints.fakes import LambdaContext
 from tests.faults.stack import LOCAL_CATALOG
 from tests.faults.test_delegation import DONE, EMR, RUNNING, SparkStack
@@ -162,42 +162,41 @@ def test_an_event_that_is_faster_than_the_note_of_its_run_comes_again(stack: Spa
 
 
 def test_a_job_that_is_cancelled_before_it_is_handed_over_or_after_never_starts_in_spark(stack: SparkStack) -> None:
-    stack.application.placement, plan = SMALL, stack.application._run_part
+    stack.built.again(placement=SMALL)
     after = stack.submit()
-    stack.application.run_job(after, 1)
+    stack.service.worker.run_job(after, 1)
     told = stack.job(after)
     assert (told["state"], told["engine"], told["run"]) == ("QUEUED", "spark", None)
     assert stack.ok("JOB_CANCEL", job_id=after)["state"] == "CANCELLED"
     before = stack.submit()
 
-    def cancelled_meanwhile(*arguments: Any) -> Any:
-        planned = plan(*arguments)
+    def cancel() -> None:
+        stack.before_run = lambda: None
         assert stack.ok("JOB_CANCEL", job_id=before)["state"] == "CANCELLING"
-        return planned
 
-    stack.application._run_part = cancelled_meanwhile  # type: ignore[method-assign]
+    stack.before_run = cancel
     assert (stack.work(), stack.job(before)["state"], stack.spark.starts) == (1, "CANCELLED", 0)
-    stack.application.placement, stack.application._run_part = LARGE, plan  # type: ignore[method-assign]
+    stack.built.again(placement=LARGE)
     stack.assert_table_is_free()
 
 
 def test_a_job_that_has_begun_here_is_never_handed_over(stack: SparkStack) -> None:
     job_id = stack.submit()
-    stack.application.run_job(job_id, 1, seconds_left=BUDGET)
+    stack.service.worker.run_job(job_id, 1, seconds_left=BUDGET)
     assert stack.job(job_id)["part"] == 2
-    stack.application.placement = replace(LARGE, max_in_process_seconds=0.001)
-    stack.application.run_job(job_id, 2, seconds_left=BUDGET)
+    stack.built.again(placement=replace(LARGE, max_in_process_seconds=0.001))
+    stack.service.worker.run_job(job_id, 2, seconds_left=BUDGET)
     assert (stack.job(job_id)["engine"], stack.spark.starts) == ("duckdb", 0)
 
 
 def test_a_run_whose_starter_died_is_cancelled_by_the_next_look(stack: SparkStack) -> None:
     """Nobody has noted that it began; the job only says that it may have."""
     job_id = stack.ask()
-    tools = stack.application.jobs
+    tools = stack.built.job_stores.tools
     assert tools is not None
     queued = tools.store.get(job_id)
     assert queued is not None
-    stack.spark.start(stack.application._spark_spec(queued))
+    stack.spark.start(spec_of(stack.service.settings, queued))
     assert tools.store.save(queued, queued.started(1, queued.updated_ms))
     stack.ok("JOB_CANCEL", job_id=job_id)
     lease = tools.store.acquire(queued.lock, "the dead one", 0.0)
@@ -208,7 +207,7 @@ def test_a_run_whose_starter_died_is_cancelled_by_the_next_look(stack: SparkStac
 
 
 def test_messages_that_nobody_could_serve_do_not_end_a_job_that_spark_is_at(stack: SparkStack, job_id: str) -> None:
-    stack.application.give_up_job(job_id, 1, "delivered 20 times")
+    stack.service.jobs.give_up_job(job_id, 1, "delivered 20 times")
     assert stack.job(job_id)["state"] == "RUNNING"
     assert stack.look(job_id, DONE)["state"] == "SUCCEEDED"
 
@@ -221,12 +220,12 @@ def test_a_run_for_a_tenant_has_a_policy_for_its_tables_and_its_own_result(tmp_p
     }  # fmt: skip
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"environments": {"development": section}}))
-    application = Application(load_settings({"REGELATE_CONFIG": str(config), "REGELATE_HOME": str(tmp_path)}))
+    settings = load_settings({"REGELATE_CONFIG": str(config), "REGELATE_HOME": str(tmp_path)})
     record = JobRecord(
         job_id="job-1", tenant_id="acme", catalog="local", ident="acme__a.t", table="t", run_id="r",
         request=CompactRequest(), origin=Origin.REQUEST, created_ms=7, updated_ms=7,
     )  # fmt: skip
-    spec = application._spark_spec(record)
+    spec = spec_of(settings, record)
     assert spec.policy == spark_policy("acme", "s3://lake/warehouse", EMR["location"], "job-1-7")
     assert '"arn:aws:s3:::results/spark/results/job-1-7.json"' in str(spec.policy)
     assert SparkRequest.of_json(spec.request).defaults.max_files is None

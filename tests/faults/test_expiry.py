@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from tests.faults.hooks import HookedApplication, PatientClock
+from tests.faults.hooks import Hooked, PatientClock
 from tests.faults.stack import Stack, request
 from tests.iceberg_tables import rows
 
@@ -23,19 +23,19 @@ class NextMonth(PatientClock):
 
 @pytest.fixture
 def hooked(stack: Stack) -> Stack:
-    """A table `t` of four snapshots that are a month old, behind an application that a test can step into."""
-    application = HookedApplication(stack.folder)
-    stack.application = application
+    """A table `t` of four snapshots that are a month old, behind a service that a test can step into."""
+    built = Hooked(stack.folder)
+    stack.built = built
     stack.create("t", {"id": "long"})
     for i in range(4):
         stack.ok("WRITE", "t", records=[{"id": i}])
-    application.clock = NextMonth()
+    built.again(clock=NextMonth())
     return stack
 
 
-def hooks(stack: Stack) -> HookedApplication:
-    assert isinstance(stack.application, HookedApplication)
-    return stack.application
+def hooks(stack: Stack) -> Hooked:
+    assert isinstance(stack.built, Hooked)
+    return stack.built
 
 
 def of(stack: Stack) -> Table:
@@ -50,7 +50,7 @@ def test_row_50_a_ref_made_before_or_during_expiry_keeps_its_snapshot(
     first, second, *_ = [s.snapshot_id for s in of(hooked).snapshots()]
 
     def make(name: str, snapshot_id: int) -> None:
-        other = HookedApplication(hooked.folder).catalog()
+        other = Hooked(hooked.folder).catalog()
         more = {"min_snapshots_to_keep": None, "max_snapshot_age_ms": None, "max_ref_age_ms": None}
         update = SetSnapshotRefUpdate(ref_name=name, type=kind, snapshot_id=snapshot_id, **more)
         other.commit_table(other.load_table("default.t"), (), (update,))
@@ -69,7 +69,7 @@ def test_row_50_a_rollback_that_races_expiry_keeps_main_and_its_rows(hooked: Sta
     first, *_ = [s.snapshot_id for s in of(hooked).snapshots()]
 
     def roll_back() -> None:
-        other = HookedApplication(hooked.folder).catalog()
+        other = Hooked(hooked.folder).catalog()
         with other.load_table("default.t").manage_snapshots() as manage:
             manage.set_current_snapshot(first)
 
@@ -132,7 +132,7 @@ def test_row_52_a_table_whose_files_must_not_be_deleted_is_refused(hooked: Stack
 
 
 def test_row_52_files_shared_with_another_table_are_not_deleted(hooked: Stack, tmp_path: Path) -> None:
-    hooked.application.catalog().register_table("default.secret_twin", of(hooked).metadata_location)
+    hooked.built.catalog().register_table("default.secret_twin", of(hooked).metadata_location)
     for fields in ({"retention_hours": 1}, {"retention_hours": 1, "grace_hours": 0}, {"dry_run": True}):
         with hooked.untouched():
             error = hooked.refused(403, "GC_DISABLED", ["another table"], request("EXPIRE_SNAPSHOTS", "t", **fields))
@@ -140,7 +140,7 @@ def test_row_52_files_shared_with_another_table_are_not_deleted(hooked: Stack, t
 
 
 def test_row_52_a_table_that_shares_its_files_is_not_purged(hooked: Stack, tmp_path: Path) -> None:
-    hooked.application.catalog().register_table("default.secret_twin", of(hooked).metadata_location)
+    hooked.built.catalog().register_table("default.secret_twin", of(hooked).metadata_location)
     with hooked.untouched():
         error = hooked.refused(403, "GC_DISABLED", ["another table"], request("DROP_TABLE", "t", purge=True))
     assert "twin" not in str(error)
@@ -149,7 +149,7 @@ def test_row_52_a_table_that_shares_its_files_is_not_purged(hooked: Stack, tmp_p
 
 
 def test_row_47_a_table_that_was_made_again_is_not_dropped_with_the_files_of_the_first(hooked: Stack) -> None:
-    catalog = hooked.application.catalog()
+    catalog = hooked.built.catalog()
 
     def renamed_and_made_again() -> None:
         catalog.on_load.clear()

@@ -9,6 +9,7 @@ import pytest
 
 from regelate.adapters.clock import SystemClock
 from regelate.errors import Unavailable
+from regelate.service.compactions import Compactions
 from tests.faults.jobs import JobStack
 from tests.faults.stack import Answer, request
 
@@ -56,7 +57,7 @@ def test_a_sweep_leaves_alone_what_is_above_its_threshold(stack: JobStack) -> No
 def test_a_dry_sweep_ranks_and_submits_nothing(stack: JobStack) -> None:
     answer = stack.ok("SWEEP", health_below=100, dry_run=True)
     assert (answer["jobs_submitted"], by_table(answer)["default.t"]["rank"]) == (0, "COMPACT")
-    assert stack.application.recent_jobs(9) == ()
+    assert stack.service.jobs.recent_jobs(9) == ()
 
 
 def test_a_sweep_meets_the_job_that_a_table_has_and_spends_nothing_on_it(stack: JobStack) -> None:
@@ -70,7 +71,7 @@ def test_a_sweep_meets_the_job_that_a_table_has_and_spends_nothing_on_it(stack: 
 
 def test_a_sweep_announces_a_job_again_whose_message_was_lost(stack: JobStack) -> None:
     stack.submit()
-    bell = stack.application.job_bell
+    bell = stack.service.worker.job_bell
     bell.clear()
     stack.ok("SWEEP", dry_run=True)
     assert not bell.is_set()
@@ -89,7 +90,7 @@ def test_a_table_that_cannot_be_read_keeps_no_other_from_its_job(stack: JobStack
 
 
 def writes(stack: JobStack, auto: str, number: int = 5) -> list[Answer]:
-    stack.application.clock = SystemClock()  # the check has a time cap, by the reader's own clock
+    stack.built.again(clock=SystemClock())  # the check has a time cap, by the reader's own clock
     stack.create("w", {"id": "long!"}, properties={"regelate.compaction.auto": auto})
     return [stack.ok("WRITE", "w", records=[{"id": i}]) for i in range(number)]
 
@@ -119,9 +120,9 @@ def test_auto_sync_never_fails_the_write(stack: JobStack, monkeypatch: pytest.Mo
         raise RuntimeError("a bug") if surprise else Unavailable("STORAGE_UNAVAILABLE", "not now")
 
     if surprise:
-        monkeypatch.setattr(stack.application, "compact", fail)
+        monkeypatch.setattr(Compactions, "compact", fail)
     else:
-        stack.application.before_wave = fail
+        stack.before_wave = fail
     status = writes(stack, "sync")[4]["compaction_status"]
     assert status == ("INTERNAL_ERROR" if surprise else "STORAGE_UNAVAILABLE")
     assert len(stack.rows("w")) == 5

@@ -47,7 +47,7 @@ class Scene:
             network=SHORT,
             jobs={"store": "sqlite", "path": str(self.folder / "jobs.db"), "workers": 0, "lease_seconds": 5},
         )
-        made.application.clock = PatientClock()
+        made.built.again(clock=PatientClock())
         return made
 
     def table(self) -> Any:
@@ -101,10 +101,10 @@ def test_row_38_the_job_of_a_worker_whose_catalog_hangs_gives_the_table_back(sce
     status, answer = scene.stack.post(request("COMPACT", "t", force=True, **{"async": True}))
     assert status == 202
     scene.stub.silent.set()
-    pause = scene.stack.application.run_job(answer["job_id"], 1)
+    pause = scene.stack.service.worker.run_job(answer["job_id"], 1)
     assert pause is not None
     scene.answers_again()
-    assert scene.worker("two").application.run_job(answer["job_id"], 1, at_once=True) is None
+    assert scene.worker("two").service.worker.run_job(answer["job_id"], 1, at_once=True) is None
     assert len(live_data_paths(scene.table())) == 1
 
 

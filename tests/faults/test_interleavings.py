@@ -22,7 +22,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from regelate.operations.attempt import MAX_RACES
 from tests.deletes_writer import add_deletion_vector, add_equality_deletes, add_position_deletes
-from tests.faults.hooks import HookedApplication, HookedCatalog
+from tests.faults.hooks import Hooked, HookedCatalog
 from tests.faults.stack import Answer, Stack, assert_nothing_left_behind, edit_metadata, request
 from tests.iceberg_tables import (
     append,
@@ -51,14 +51,14 @@ class Scene:
 
     def __init__(self, folder: Path, schema: Schema = SCHEMA, spec: PartitionSpec = BY_P) -> None:
         self.stack = Stack(folder)
-        self.application = HookedApplication(folder)
-        self.stack.application = self.application
+        self.built = Hooked(folder)
+        self.stack.built = self.built
         self._other = make_catalog(folder, "local")
         self.table = make_table(self._other, IDENT, schema, spec)
 
     @property
     def catalog(self) -> HookedCatalog:
-        return self.application.hooked
+        return self.built.hooked
 
     def other(self) -> Table:
         """The table as another client loads it now."""
@@ -67,7 +67,7 @@ class Scene:
     def compact(self, *meanwhile: Callable[[], object], **more: Any) -> tuple[int, Answer]:
         """COMPACT; the first hook acts when all outputs are written and nothing is judged, the next when our first
         commit is on its way, the others at the later attempts."""
-        self.application.between[:] = meanwhile[:1]
+        self.built.between[:] = meanwhile[:1]
         self.catalog.before_commit[:] = meanwhile[1:]
         return self.stack.post({**COMPACT, **more})
 
@@ -145,7 +145,7 @@ def test_row_37_as_many_lost_races_as_are_allowed_are_a_conflict_and_no_output_i
     answer = scene.compact(nothing, *[race] * MAX_RACES)
     error = scene.refused(answer, 409, "COMMIT_CONFLICT", retryable=True)
     assert error["details"]["attempts"] == scene.catalog.commits == MAX_RACES
-    clock = scene.application.clock
+    clock = scene.built.clock
     assert clock.sleeps >= MAX_RACES - 1
     assert scene.replacements() == 0
     assert len(rows(scene.other())) == 30 + MAX_RACES

@@ -12,6 +12,7 @@ import pytest
 
 from regelate.adapters.jobstore.record_json import to_json
 from regelate.core.job import JobRecord, JobState
+from regelate.core.policy import PlacementPolicy
 from regelate.errors import DataUnavailable, Unavailable
 from regelate.operations.job_parts import PartDone, run_part
 from regelate.operations.jobs import cancel, changed, submit
@@ -89,9 +90,7 @@ def test_row_57_lambdas_own_end_stops_between_groups_too(stack: JobStack) -> Non
 
 
 def test_row_57_a_plan_that_does_not_fit_the_time_left_becomes_a_job(stack: JobStack) -> None:
-    stack.application.placement = type(stack.application.placement)(
-        memory_bytes=2**31, threads=1, max_in_process_seconds=0.05
-    )
+    stack.built.again(placement=PlacementPolicy(memory_bytes=2**31, threads=1, max_in_process_seconds=0.05))
     status, answer = stack.post(request("COMPACT", "t"))
     assert (status, answer["status"], answer["reason"]) == (202, "DELEGATED", "TOO_LONG")
     assert stack.job(answer["job_id"])["origin"] == "TOO_LONG"
@@ -102,7 +101,7 @@ def test_row_57_a_plan_that_does_not_fit_the_time_left_becomes_a_job(stack: JobS
 
 def test_row_57_a_job_whose_worker_runs_out_of_time_is_continued_by_the_next_message(stack: JobStack) -> None:
     job_id = stack.submit()
-    run = stack.application.run_job
+    run = stack.service.worker.run_job
     assert run(job_id, 1, seconds_left=BUDGET) is None
     told = stack.job(job_id)
     assert (told["state"], told["part"], told["progress"]) == ("QUEUED", 2, {"groups_done": 3, "groups_all": 8})
@@ -118,8 +117,8 @@ def test_row_57_a_job_whose_worker_runs_out_of_time_is_continued_by_the_next_mes
 
 def test_a_server_that_stops_commits_what_is_done_and_the_next_one_goes_on(stack: JobStack) -> None:
     job_id, stopping = stack.submit(), threading.Event()
-    stack.application.after_group = lambda number: stopping.set() if number == 2 else None
-    assert stack.application.run_due_job(stopping=stopping)
+    stack.after_group = lambda number: stopping.set() if number == 2 else None
+    assert stack.service.worker.run_due_job(stopping=stopping)
     assert (stack.job(job_id)["state"], stack.files_by_partition()) == ("QUEUED", [1] * 2 + [3] * 6)
     assert stack.work() == 1
     assert stack.job(job_id)["state"] == "SUCCEEDED"
@@ -129,21 +128,21 @@ def test_a_server_that_stops_commits_what_is_done_and_the_next_one_goes_on(stack
 def test_a_server_that_stops_before_the_first_group_leaves_the_job_as_it_was(stack: JobStack) -> None:
     job_id, stopping = stack.submit(), threading.Event()
     stopping.set()
-    assert stack.application.run_due_job(stopping=stopping)
+    assert stack.service.worker.run_due_job(stopping=stopping)
     told = stack.job(job_id)
     assert (told["state"], told["part"], told["attempts"], stack.replaced()) == ("QUEUED", 1, 0, [])
 
 
 def test_a_job_that_is_cancelled_between_two_groups_commits_nothing_more(stack: JobStack) -> None:
     job_id = stack.submit()
-    stack.application.run_job(job_id, 1, seconds_left=BUDGET)
+    stack.service.worker.run_job(job_id, 1, seconds_left=BUDGET)
 
     def cancel(number: int) -> None:
         if number == 5:
             assert stack.ok("JOB_CANCEL", job_id=job_id)["state"] == "CANCELLING"
 
-    stack.application.after_group = cancel
-    stack.application.run_job(job_id, 2)
+    stack.after_group = cancel
+    stack.service.worker.run_job(job_id, 2)
     told = stack.job(job_id)
     assert (told["state"], told["totals"]["files_compacted"]) == ("CANCELLED", 9)
     assert stack.files_by_partition() == [1] * 3 + [3] * 5
@@ -155,7 +154,7 @@ def test_a_job_that_is_cancelled_between_two_groups_commits_nothing_more(stack: 
 
 def test_a_cancel_is_heard_also_by_a_worker_that_is_asked_to_stop(stack: JobStack) -> None:
     job_id = stack.submit()
-    tools = stack.application.jobs
+    tools = stack.built.job_stores.tools
     assert tools is not None
 
     def work(_: Any, watcher: Watcher) -> PartDone:
@@ -169,7 +168,7 @@ def test_a_cancel_is_heard_also_by_a_worker_that_is_asked_to_stop(stack: JobStac
 
 def test_a_running_job_that_nobody_is_at_is_announced_again_by_who_asks_for_it_or_cancels_it(stack: JobStack) -> None:
     job_id = stack.submit()
-    tools = stack.application.jobs
+    tools = stack.built.job_stores.tools
     assert tools is not None
     record = changed(tools.store, job_id, lambda r: r.started(1, r.updated_ms))
     announced: list[JobRecord] = []
@@ -201,7 +200,7 @@ def test_a_job_that_waits_is_cancelled_at_once_and_never_runs(stack: JobStack) -
     job_id = stack.submit()
     assert stack.ok("JOB_CANCEL", job_id=job_id)["state"] == "CANCELLED"
     assert stack.ok("JOB_CANCEL", job_id=job_id)["state"] == "CANCELLED"
-    assert (stack.work(), stack.application.run_job(job_id, 1), stack.replaced()) == (0, None, [])
+    assert (stack.work(), stack.service.worker.run_job(job_id, 1), stack.replaced()) == (0, None, [])
     assert stack.submit() != job_id
 
 
@@ -222,7 +221,7 @@ def test_a_second_compact_meets_the_running_job(stack: JobStack) -> None:
             met.append(answer["job_id"])
         assert stack.ok("COMPACT", "t", dry_run=True)["status"] == "PLANNED"
 
-    stack.application.after_group = ask
+    stack.after_group = ask
     stack.work()
     assert met == [job_id] * PARTITIONS * 4
     assert stack.ok("COMPACT", "t")["status"] == "NOTHING_TO_DO"
@@ -239,7 +238,7 @@ def test_a_job_that_only_waits_keeps_nobody_from_compacting_and_finds_nothing_to
 
 def test_row_40_a_message_that_comes_twice_or_late_lands_each_part_once(stack: JobStack) -> None:
     job_id = stack.submit()
-    run = stack.application.run_job
+    run = stack.service.worker.run_job
     assert run(job_id, 1, seconds_left=BUDGET) is None
     for part in (1, 1):  # the first message again, after its part is in the table
         assert run(job_id, part, seconds_left=BUDGET) is None
@@ -255,11 +254,11 @@ def test_row_40_a_message_that_comes_twice_or_late_lands_each_part_once(stack: J
 def test_row_40_the_same_event_at_two_workers_at_once_is_run_by_one(stack: JobStack) -> None:
     job_id = stack.submit()
     later: list[float | None] = []
-    stack.application.after_group = lambda number: later.append(stack.application.run_job(job_id, 1))
-    assert stack.application.run_job(job_id, 1) is None
+    stack.after_group = lambda number: later.append(stack.service.worker.run_job(job_id, 1))
+    assert stack.service.worker.run_job(job_id, 1) is None
     assert later == [60.0] * PARTITIONS
     assert len(stack.replaced()) == 1
-    assert stack.application.run_job(job_id, 1) is None
+    assert stack.service.worker.run_job(job_id, 1) is None
 
 
 def test_row_40_one_event_submits_one_job_also_when_it_comes_after_the_end(stack: JobStack) -> None:
@@ -275,11 +274,11 @@ def test_row_40_one_event_submits_one_job_also_when_it_comes_after_the_end(stack
 
 def test_row_40_a_key_whose_job_failed_is_served_anew_and_what_had_landed_lands_once(stack: JobStack) -> None:
     job_id = stack.submit(idempotency_key="night")
-    stack.application.run_job(job_id, 1, seconds_left=BUDGET)
-    stack.application.before_wave = _fail
+    stack.service.worker.run_job(job_id, 1, seconds_left=BUDGET)
+    stack.before_wave = _fail
     stack.work()
     assert stack.job(job_id)["state"] == "FAILED"
-    stack.application.before_wave = lambda: None
+    stack.before_wave = lambda: None
     status, answer = stack.post(request("COMPACT", "t", idempotency_key="night", **{"async": True}))
     assert (status, answer["job_id"], answer["job_state"]) == (202, f"{job_id}-2", "QUEUED")
     stack.work()
@@ -310,7 +309,7 @@ def test_a_request_that_no_record_can_hold_is_refused_before_a_job_is_made_of_it
     wide = [{"p": f"{number:06}" * 100} for number in range(110)]
     body = request("COMPACT", "t", partition_filter=wide, **{"async": True})
     assert stack.refused(413, "PAYLOAD_TOO_LARGE", ["65536 bytes"], body)["retryable"] is False
-    assert stack.application.recent_jobs(10) == ()
+    assert stack.service.jobs.recent_jobs(10) == ()
     narrow = {"partition_filter": wide[:100], "async": True}
     assert stack.post(request("COMPACT", "t", **narrow))[0] == 202
 
@@ -319,7 +318,7 @@ def test_a_store_that_does_not_take_the_progress_for_once_spoils_no_group(
     stack: JobStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = stack.submit()
-    tools = stack.application.jobs
+    tools = stack.built.job_stores.tools
     assert tools is not None
     save, told = tools.store.save, 0
 
@@ -342,45 +341,45 @@ def test_a_worker_that_lost_its_lease_stops_though_the_store_does_not_take_its_p
     stack: JobStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = stack.submit()
-    tools = stack.application.jobs
+    tools = stack.built.job_stores.tools
     assert tools is not None
 
     def taken_over(number: int) -> None:
         changed(tools.store, job_id, lambda record: record.started(record.fence + 1, record.updated_ms))
 
-    stack.application.after_group = taken_over
-    assert stack.application.run_job(job_id, 1) == 60.0
-    assert (stack.application.rewritten, stack.replaced()) == (1, [])
+    stack.after_group = taken_over
+    assert stack.service.worker.run_job(job_id, 1) == 60.0
+    assert (stack.rewritten, stack.replaced()) == (1, [])
 
 
 def failures(stack: JobStack) -> dict[str, float]:
-    lines = stack.application.metrics_text().splitlines()
+    lines = stack.service.process.metrics_text().splitlines()
     found = [line.partition('code="')[2].split('"} ') for line in lines if "compactions_failed_total{" in line]
     return {code: float(value) for code, value in found}
 
 
 def test_a_job_that_is_given_up_is_one_failed_compaction_however_often_its_message_comes(stack: JobStack) -> None:
     job_id = stack.submit()
-    stack.application.metrics_text()
-    stack.application.give_up_job(job_id, 1, "delivered 20 times")
+    stack.service.process.metrics_text()
+    stack.service.jobs.give_up_job(job_id, 1, "delivered 20 times")
     told = stack.job(job_id)
     assert (told["state"], told["error"]["code"], told["error"]["message"]) == (
         "FAILED",
         "JOB_UNSERVED",
         "delivered 20 times",
     )
-    stack.application.give_up_job(job_id, 1, "delivered 21 times")
-    stack.application.give_up_job("job-0", 1, "of no job")
-    assert stack.application.run_job(job_id, 1) is None
+    stack.service.jobs.give_up_job(job_id, 1, "delivered 21 times")
+    stack.service.jobs.give_up_job("job-0", 1, "of no job")
+    assert stack.service.worker.run_job(job_id, 1) is None
     assert failures(stack) == {"JOB_UNSERVED": 1.0}
     assert stack.submit() != job_id, "the table is free for another one"
 
 
 def test_a_job_that_a_worker_is_at_is_not_given_up(stack: JobStack) -> None:
     job_id = stack.submit()
-    stack.application.after_group = lambda number: stack.application.give_up_job(job_id, 1, "by a second message")
-    stack.application.run_job(job_id, 1, seconds_left=BUDGET)
-    stack.application.give_up_job(job_id, 1, "by the message of a part that is done")
+    stack.after_group = lambda number: stack.service.jobs.give_up_job(job_id, 1, "by a second message")
+    stack.service.worker.run_job(job_id, 1, seconds_left=BUDGET)
+    stack.service.jobs.give_up_job(job_id, 1, "by the message of a part that is done")
     stack.work()
     assert stack.job(job_id)["state"] == "SUCCEEDED"
 
@@ -388,9 +387,9 @@ def test_a_job_that_a_worker_is_at_is_not_given_up(stack: JobStack) -> None:
 def test_row_58_a_worker_that_died_after_its_commit_is_followed_by_one_that_finds_it(stack: JobStack) -> None:
     """It died before it could say what it had done: the part has landed, the record knows nothing of it."""
     job_id = stack.submit()
-    store = stack.application.jobs.store  # type: ignore[union-attr]
+    store = stack.built.job_stores.tools.store  # type: ignore[union-attr]
     before = store.get(job_id)
-    stack.application.run_job(job_id, 1, seconds_left=BUDGET)
+    stack.service.worker.run_job(job_id, 1, seconds_left=BUDGET)
     after = store.get(job_id)
     running = before.started(1, before.updated_ms)
     _put_back(stack, job_id, running)
@@ -405,18 +404,18 @@ def test_row_58_a_worker_that_died_after_its_commit_is_followed_by_one_that_find
 
 def test_row_58_a_job_that_kills_every_worker_is_given_up_with_its_name(stack: JobStack) -> None:
     job_id = stack.submit()
-    store = stack.application.jobs.store  # type: ignore[union-attr]
+    store = stack.built.job_stores.tools.store  # type: ignore[union-attr]
     record = store.get(job_id)
     for fence in range(1, 4):
         record = record.started(fence, record.updated_ms)
     _put_back(stack, job_id, record)
     for _ in range(3):
         store.release(store.acquire(record.lock, "dead", 60))
-    stack.application.metrics_text()
+    stack.service.process.metrics_text()
     assert stack.work() == 1
     told = stack.job(job_id)
     assert (told["state"], told["error"]["code"]) == ("FAILED", "WORKER_LOST")
-    assert stack.application.run_job(job_id, 1) is None
+    assert stack.service.worker.run_job(job_id, 1) is None
     assert failures(stack) == {"WORKER_LOST": 1.0}
     assert stack.ok("COMPACT", "t")["status"] == "COMPLETED"
 
@@ -426,18 +425,18 @@ def test_a_fault_that_may_pass_is_tried_again_later_under_the_same_run(stack: Jo
     faults = [Unavailable("CATALOG_UNAVAILABLE", "not now")]
 
     def fail() -> None:
-        if faults and stack.application.rewritten == 2:
+        if faults and stack.rewritten == 2:
             raise faults.pop()
 
-    stack.application.before_wave = fail
-    assert stack.application.run_job(job_id, 1) == 30.0
+    stack.before_wave = fail
+    assert stack.service.worker.run_job(job_id, 1) == 30.0
     told = stack.job(job_id)
     assert (told["state"], told["error"]["code"], told["attempts"]) == ("QUEUED", "CATALOG_UNAVAILABLE", 1)
-    later = stack.application.run_job(job_id, 1)
+    later = stack.service.worker.run_job(job_id, 1)
     assert later is not None
     assert 0 < later <= 30
     assert stack.work() == 0
-    _put_back(stack, job_id, stack.application.jobs.store.get(job_id), not_before_ms=0)  # type: ignore[union-attr]
+    _put_back(stack, job_id, stack.built.job_stores.tools.store.get(job_id), not_before_ms=0)  # type: ignore[union-attr]
     assert stack.work() == 1
     assert stack.job(job_id)["state"] == "SUCCEEDED"
     assert_nothing_left_behind(stack.table("default.t"))
@@ -460,7 +459,7 @@ def test_what_is_wrong_with_a_request_is_told_before_a_job_is_made_of_it(stack: 
     both = request("COMPACT", "t", resume_token=token, force=True)
     stack.refused(400, "INVALID_FIELD", ["resume_token", "force"], both)
     stack.refused(400, "INVALID_FIELD", ["async"], request("COMPACT", "t", dry_run=True, **{"async": True}))
-    assert stack.application.recent_jobs(10) == ()
+    assert stack.service.jobs.recent_jobs(10) == ()
 
 
 def test_a_token_can_be_worked_off_by_a_job(stack: JobStack) -> None:

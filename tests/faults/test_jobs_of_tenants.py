@@ -55,7 +55,7 @@ def sent(stack: Stack, method: str, path: str, claims: dict[str, str], body: Any
         },
         "body": None if body is None else json.dumps(body),
     }
-    return make_handler(lambda: stack.application)(event, LambdaContext())  # type: ignore[arg-type]
+    return make_handler(lambda: stack.service)(event, LambdaContext())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("operation", ["JOB_STATUS", "JOB_CANCEL"])

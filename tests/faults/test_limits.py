@@ -73,7 +73,7 @@ WIDE = {"one row": (1, 150 * MB), "eighty rows": (80, 2 * MB), "a few thousand r
 @pytest.mark.parametrize("kind", WIDE)
 def test_row_56_rows_wider_than_the_memory_are_refused_unread_and_the_others_land(tmp_path: Path, kind: str) -> None:
     stack = small_stack(tmp_path / "lake")
-    table = make_table(stack.application.catalog(), "default.t", SCHEMA, BY_P)
+    table = make_table(stack.built.catalog(), "default.t", SCHEMA, BY_P)
     path = add_wide(table, *WIDE[kind], "wide")
     for number in range(3):
         append(table, [(number, "a", "wide"), (number, "b", "narrow")])
@@ -92,7 +92,7 @@ def test_row_56_rows_wider_than_the_memory_are_refused_unread_and_the_others_lan
 def test_row_56_a_large_row_group_of_narrow_rows_is_no_obstacle(tmp_path: Path) -> None:
     """It is read bit by bit: 2 million rows of 70 bytes are more than the memory."""
     stack = small_stack(tmp_path / "lake")
-    table = make_table(stack.application.catalog(), "default.t", Schema(NestedField(1, "s", StringType())))
+    table = make_table(stack.built.catalog(), "default.t", Schema(NestedField(1, "s", StringType())))
     file = make_file(table, [("a",)])
     rows = 2_000_000
     content = pa.table({"s": pa.array(["x" * 70]).take(pa.nulls(rows, pa.int64()).fill_null(0))})
@@ -144,10 +144,10 @@ def test_row_63_healthy_files_are_counted_and_not_kept(tmp_path: Path) -> None:
     peaks = {}
     for count in (1_000, 4_000):
         stack = Stack(tmp_path / str(count))
-        table = make_table(stack.application.catalog(), "default.t", SCHEMA, BY_P)
+        table = make_table(stack.built.catalog(), "default.t", SCHEMA, BY_P)
         entries(table, count, 50, 512 * MB, commits=count // 250)
         stack = Stack(tmp_path / str(count))  # a process that has not read these manifests yet
-        stack.application._manifests._entries = ByteCache(512 * 1024)
+        stack.built.manifests._entries = ByteCache(512 * 1024)
         peaks[count], answer = peak_mb(stack, request("COMPACT", "t", dry_run=True, target_file_size_mb=512))
         assert answer["plan"]["files"] == 0
     assert peaks[4_000] < 1.5 * peaks[1_000] + 2, peaks
@@ -157,7 +157,7 @@ def test_row_63_a_plan_of_many_files_and_partitions_has_a_bounded_answer_and_say
     tmp_path: Path,
 ) -> None:
     stack = Stack(tmp_path)
-    table = make_table(stack.application.catalog(), "default.t", SCHEMA, BY_P)
+    table = make_table(stack.built.catalog(), "default.t", SCHEMA, BY_P)
     entries(table, 4_000, 1_000, 1_000)
     body = request("COMPACT", "t", dry_run=True, force=True)
     plan = stack.accepted("COMPACT", body)["plan"]
@@ -173,7 +173,7 @@ def test_row_63_a_plan_of_many_files_and_partitions_has_a_bounded_answer_and_say
 
 def test_row_63_one_file_of_50_gb_is_refused_by_its_size_and_not_opened(tmp_path: Path) -> None:
     stack = Stack(tmp_path)
-    table = make_table(stack.application.catalog(), "default.t", SCHEMA)
+    table = make_table(stack.built.catalog(), "default.t", SCHEMA)
     append(table, [(1, "a", "x")])
     append(table, [(2, "a", "x")])
     huge = changed_file(live_data_files(table)[0], file_size_in_bytes=50 * 1024 * MB, file_path=f"{table.location()}/h")
@@ -188,7 +188,7 @@ def test_row_63_one_file_of_50_gb_is_refused_by_its_size_and_not_opened(tmp_path
 def test_row_63_a_table_of_a_thousand_columns_is_compacted(tmp_path: Path) -> None:
     stack = Stack(tmp_path)
     wide = Schema(*(NestedField(number, f"c{number}", LongType()) for number in range(1, 1_001)))
-    table = make_table(stack.application.catalog(), "default.t", wide)
+    table = make_table(stack.built.catalog(), "default.t", wide)
     for _ in range(2):
         append(table, [tuple(range(1_000))])
     answer = stack.accepted("COMPACT", COMPACT)

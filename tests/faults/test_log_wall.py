@@ -12,8 +12,8 @@ import pytest
 
 from regelate.entrypoints.log import logger
 from regelate.errors import MAX_MESSAGE_CHARACTERS
-from regelate.wiring import Application
-from tests.faults.hooks import HookedApplication
+from regelate.service.queries import Queries
+from tests.faults.hooks import Hooked
 from tests.faults.stack import Answer, Stack, request
 
 SECRETS = {
@@ -45,20 +45,19 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Lines:
 
 def failing(stack: Stack, text: str) -> tuple[int, Answer]:
     """Ask for a table while the catalog fails with this text."""
-    application = stack.application
-    assert isinstance(application, HookedApplication)
+    assert isinstance(stack.built, Hooked)
 
     def fail() -> None:
         raise OSError(text)
 
-    application.hooked.on_load[:] = [fail]
+    stack.built.hooked.on_load[:] = [fail]
     return stack.post(request("QUERY", "t"))
 
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Stack:
     made = Stack(tmp_path)
-    made.application = HookedApplication(tmp_path)
+    made.built = Hooked(tmp_path)
     made.create("t", {"id": "long!"})
     return made
 
@@ -83,7 +82,7 @@ def test_row_67_a_secret_in_an_unforeseen_fault_is_not_in_the_logged_stack(
     def broken(*arguments: Any, **options: Any) -> Any:
         raise ZeroDivisionError(text)
 
-    monkeypatch.setattr(Application, "query", broken)
+    monkeypatch.setattr(Queries, "query", broken)
     status, answer = stack.post(request("QUERY", "t"))
     assert (status, answer["error"]["code"]) == (500, "INTERNAL_ERROR")
     logged = lines()

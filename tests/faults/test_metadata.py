@@ -18,7 +18,7 @@ from regelate.adapters.iceberg import producer
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.errors import DataUnavailable
 from tests.deletes_writer import add_position_deletes, flip_byte, remove_file, truncate_file
-from tests.faults.hooks import HookedApplication
+from tests.faults.hooks import Hooked
 from tests.faults.stack import Stack, assert_nothing_left_behind, edit_metadata, request
 from tests.iceberg_tables import (
     append,
@@ -182,14 +182,14 @@ class Liar:
     def __init__(self, folder: Path) -> None:
         self.table = filled(folder)
         self.stack = Stack(folder)
-        self.application = HookedApplication(folder)
-        self.stack.application = self.application
+        self.built = Hooked(folder)
+        self.stack.built = self.built
 
     def answer(self, load: int, with_table: Table) -> None:
         """Let the given load (from 1) show the metadata of another table or state under the name `t`."""
-        ours = self.application.hooked
+        ours = self.built.hooked
         shown = Table(self.table.name(), with_table.metadata, with_table.metadata_location, with_table.io, ours)
-        self.application.hooked.on_load[:] = [*[lambda: None] * (load - 1), lambda: shown]
+        self.built.hooked.on_load[:] = [*[lambda: None] * (load - 1), lambda: shown]
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def test_row_66_another_tables_metadata_under_the_name_is_told_and_nothing_is_co
     error = liar.stack.refused(502, "CATALOG_INCONSISTENT", ["another table", str(other.metadata.table_uuid)], body)
     assert error["retryable"]
     assert (stored_files(liar.table), stored_files(other)) == before
-    assert liar.application.hooked.commits == 0
+    assert liar.built.hooked.commits == 0
     liar.stack.accepted(body["operation"], body)
 
 
@@ -238,7 +238,7 @@ def test_row_66_an_older_pointer_is_told_and_nothing_is_committed(liar: Liar, lo
     liar.answer(LOADS[load], older)
     liar.stack.refused(502, "CATALOG_INCONSISTENT", ["older state", "sequence number 3 after 4"], body)
     assert stored_files(liar.table) == before
-    assert liar.application.hooked.commits == 0
+    assert liar.built.hooked.commits == 0
     liar.stack.accepted(body["operation"], body)
 
 
@@ -262,7 +262,7 @@ def test_row_66_a_wrong_answer_to_the_commit_proves_nothing_either_way(
     """What is in the table decides: a commit is found there, and one that is not there is made again."""
     shown = filled(liar.stack.folder, "default.other") if kind == "another table" else liar.table
     expected = model_rows(liar.table)
-    honest = liar.application.hooked.commit_table
+    honest = liar.built.hooked.commit_table
     calls: list[object] = []
 
     def wrong(*arguments: Any) -> Any:
@@ -273,7 +273,7 @@ def test_row_66_a_wrong_answer_to_the_commit_proves_nothing_either_way(
             honest(*arguments)
         return CommitTableResponse(metadata=shown.metadata, metadata_location=shown.metadata_location)
 
-    monkeypatch.setattr(liar.application.hooked, "commit_table", wrong)
+    monkeypatch.setattr(liar.built.hooked, "commit_table", wrong)
     answer = liar.stack.accepted("COMPACT", {**COMPACT, "expire_snapshots": False})
     assert (answer["status"], answer["stats"]["commit_attempts"]) == ("COMPLETED", 1 if landed else 2)
     assert len(live_data_paths(liar.table.refresh())) == 2

@@ -52,7 +52,7 @@ def make(stack: Stack) -> Callable[..., Table]:
     """Make a table of four files with two rows each, by plain PyIceberg."""
 
     def made(spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC, second: str | None = "b", **more: Any) -> Table:
-        table = make_table(stack.application.catalog(), "default.t", SCHEMA, spec, **more)
+        table = make_table(stack.built.catalog(), "default.t", SCHEMA, spec, **more)
         for number in range(4):
             append(table, [(number, "a"), (number + 10, second)])
         return table
@@ -108,7 +108,7 @@ def test_row_31_equality_deletes_on_a_dropped_column_are_refused_and_nothing_is_
 
 def test_row_31_equality_deletes_on_a_nested_column_are_refused_and_nothing_is_lost(stack: Stack) -> None:
     nested = Schema(NestedField(1, "s", StructType(NestedField(2, "x", LongType()))))
-    table = make_table(stack.application.catalog(), "default.t", nested)
+    table = make_table(stack.built.catalog(), "default.t", nested)
     for number in range(3):
         append(table, [{"s": {"x": number}}])
     path = add_equality_deletes(table, ["s.x"], [{"s": {"x": 1}}])
@@ -344,14 +344,14 @@ def test_row_64_gzipped_metadata_is_read(stack: Stack, make: Callable[..., Table
     zipped = path.with_name(path.name.replace(".metadata.json", ".gz.metadata.json"))
     zipped.write_bytes(gzip.compress(path.read_bytes()))
     path.unlink()
-    catalog = stack.application.catalog()
+    catalog = stack.built.catalog()
     catalog.drop_table("default.t")
     compacted(stack, catalog.register_table("default.t", zipped.as_uri()))
 
 
 def test_row_64_files_without_field_ids_are_read_by_the_tables_name_mapping(stack: Stack, tmp_path: Path) -> None:
     mapping = {"schema.name-mapping.default": create_mapping_from_schema(SCHEMA).model_dump_json()}
-    table = make_table(stack.application.catalog(), "default.t", SCHEMA, properties=mapping)
+    table = make_table(stack.built.catalog(), "default.t", SCHEMA, properties=mapping)
     paths = [tmp_path / f"plain-{number}.parquet" for number in range(3)]
     for number, path in enumerate(paths):
         pq.write_table(pa.table({"v": ["a", None], "id": [number, number + 10]}), path)

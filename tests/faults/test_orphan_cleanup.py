@@ -48,7 +48,7 @@ def test_row_53_files_that_a_writer_has_not_committed_yet_are_young_and_stay(sta
 
 def test_row_53_a_clock_of_ours_that_runs_ahead_makes_no_file_old(stack: Stack, folder: Path) -> None:
     young = put(folder, "data/id=3/young.parquet", 1)
-    stack.application.clock = NextMonth()
+    stack.built.again(clock=NextMonth())
     answer = stack.ok("REMOVE_ORPHAN_FILES", "t", dry_run=False)
     assert (answer["files_deleted"], answer["young_files"]) == (0, 1)
     assert young.exists()

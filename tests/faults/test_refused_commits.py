@@ -52,7 +52,7 @@ class Scene:
             append(self.table(), [(number, "a")])
         catalog = {"type": "rest", "uri": stub.uri}
         self.stack = stack_with(folder / "lake", auth="none", tenants="*", catalogs={"rest": catalog})
-        self.stack.application.clock = PatientClock()
+        self.stack.built.again(clock=PatientClock())
 
     def table(self) -> Table:
         return self._other.load_table(IDENT)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,41 +16,39 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
 from regelate.adapters.iceberg.outputs import TableOutputs
+from regelate.core.policy import PlacementPolicy
 from regelate.errors import ResourceExhausted
 from tests.iceberg_tables import stored_files
-from tests.lake import HookedApplication, Lake
+from tests.lake import Lake
 
 MB = 2**20
+SMALL = PlacementPolicy(memory_bytes=64 * MB, threads=1)
 LONGS = Schema(NestedField(1, "id", LongType()))
 TEXTS = Schema(NestedField(1, "id", StringType()))
 
 
-class SmallApplication(HookedApplication):
-    """As wired, on a machine of one processor, 64 MB, and a spill folder of a given size."""
+class SmallLake(Lake):
+    """On a machine of one processor, 64 MB, and a spill folder of a given size."""
 
     spill = "10GB"
 
-    @contextmanager
-    def _engine_session(self, session: Any) -> Iterator[Any]:
-        with super()._engine_session(session) as connection:
-            connection.execute(f"SET max_temp_directory_size = '{self.spill}'")
-            yield connection
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, placement=SMALL, prepare=self._limit)
+
+    def _limit(self, connection: Any) -> None:
+        connection.execute(f"SET max_temp_directory_size = '{self.spill}'")
 
 
 @pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallLake:
     """A lake on a small machine, whose temporary folder is the test's own."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    made = Lake(tmp_path / "lake")
-    made.application = SmallApplication(made.application.settings)
-    made.catalog = made.application.catalog()
-    made.application.placement = replace(made.application.placement, memory_bytes=64 * MB, threads=1)
-    return made
+    return SmallLake(tmp_path / "lake")
 
 
-def longs(lake: Lake, rows: int, files: int = 2) -> Table:
+def longs(lake: SmallLake, rows: int, files: int = 2) -> Table:
     """Numbers that a sort must hold, so many in each file."""
     table, random = lake.table(LONGS), np.random.default_rng(1)
     for _ in range(files):
@@ -60,7 +56,7 @@ def longs(lake: Lake, rows: int, files: int = 2) -> Table:
     return table
 
 
-def texts(lake: Lake, rows: int) -> Table:
+def texts(lake: SmallLake, rows: int) -> Table:
     """Texts of a megabyte that one row group must hold at once, so many in each of two files."""
     table, random = lake.table(TEXTS), np.random.default_rng(1)
     for _ in range(2):
@@ -69,7 +65,7 @@ def texts(lake: Lake, rows: int) -> Table:
     return table
 
 
-def sort(lake: Lake, table: Table) -> dict[str, Any]:
+def sort(lake: SmallLake, table: Table) -> dict[str, Any]:
     return lake.compact(table, force=True, strategy="sort", sort_order=[{"column": "id"}])
 
 
@@ -82,20 +78,20 @@ def temporary_files() -> list[Path]:
     return list(Path(tempfile.gettempdir()).iterdir())
 
 
-def assert_alive(lake: Lake, table: Table) -> None:
-    """Nothing is left in the temporary folder, and the same application does the work on a larger machine."""
+def assert_alive(lake: SmallLake, table: Table) -> None:
+    """Nothing is left in the temporary folder, and the same built does the work on a larger machine."""
     assert temporary_files() == []
     before = content(table)
-    lake.application.placement = replace(lake.application.placement, memory_bytes=1024 * MB)
-    lake.application.spill = "10GB"
+    lake.built.again(placement=replace(lake.built.placement, memory_bytes=1024 * MB))
+    lake.spill = "10GB"
     assert lake.compact(table, force=True)["status"] in ("COMPLETED", "NOTHING_TO_DO")
     assert content(table).equals(before)
     assert temporary_files() == []
 
 
-def test_row_54_a_group_that_fills_the_spill_folder_is_rewritten_in_halves(lake: Lake) -> None:
+def test_row_54_a_group_that_fills_the_spill_folder_is_rewritten_in_halves(lake: SmallLake) -> None:
     table = longs(lake, 1_250_000)
-    lake.application.spill = "0B"
+    lake.spill = "0B"
     before = content(table)
     answer = sort(lake, table)
     assert (answer["status"], answer["stats"]["files_compacted"], answer["stats"]["files_added"]) == ("COMPLETED", 2, 2)
@@ -104,9 +100,9 @@ def test_row_54_a_group_that_fills_the_spill_folder_is_rewritten_in_halves(lake:
     assert_alive(lake, table)
 
 
-def test_row_54_a_spill_folder_that_is_full_for_the_halves_too(lake: Lake) -> None:
+def test_row_54_a_spill_folder_that_is_full_for_the_halves_too(lake: SmallLake) -> None:
     table = longs(lake, 3_000_000)
-    lake.application.spill = "0B"
+    lake.spill = "0B"
     before = stored_files(table), table.refresh().metadata_location
     with pytest.raises(ResourceExhausted) as caught:
         sort(lake, table)
@@ -115,7 +111,7 @@ def test_row_54_a_spill_folder_that_is_full_for_the_halves_too(lake: Lake) -> No
     assert_alive(lake, table)
 
 
-def test_row_54_a_disk_that_is_full_for_the_outputs(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_54_a_disk_that_is_full_for_the_outputs(lake: SmallLake, monkeypatch: pytest.MonkeyPatch) -> None:
     table = longs(lake, 1000)
     before = stored_files(table), table.refresh().metadata_location
 
@@ -131,7 +127,7 @@ def test_row_54_a_disk_that_is_full_for_the_outputs(lake: Lake, monkeypatch: pyt
     assert lake.compact(table, force=True)["status"] == "COMPLETED"
 
 
-def test_row_55_a_group_that_is_too_much_for_memory_is_rewritten_in_halves(lake: Lake) -> None:
+def test_row_55_a_group_that_is_too_much_for_memory_is_rewritten_in_halves(lake: SmallLake) -> None:
     table = texts(lake, 10)
     before = content(table)
     answer = lake.compact(table, force=True)
@@ -141,7 +137,7 @@ def test_row_55_a_group_that_is_too_much_for_memory_is_rewritten_in_halves(lake:
     assert_alive(lake, table)
 
 
-def test_row_55_memory_that_is_too_little_for_the_halves_too(lake: Lake) -> None:
+def test_row_55_memory_that_is_too_little_for_the_halves_too(lake: SmallLake) -> None:
     table = texts(lake, 24)
     before = stored_files(table), table.refresh().metadata_location
     with pytest.raises(ResourceExhausted) as caught:

@@ -120,7 +120,7 @@ def test_a_sweep_for_all_tenants_reaches_each_of_them_and_no_namespace_of_anybod
     stack = stack_of_tenants(tmp_path / "lake", "x", "y_")
     orphans = {}
     for ident in ("x__ns.t", "y___ns.t", "stranger__ns.t", "plain.t"):
-        catalog = stack.application.catalog()
+        catalog = stack.built.catalog()
         catalog.create_namespace(ident.partition(".")[0])
         catalog.create_table(ident, Schema(NestedField(1, "id", LongType(), required=False)))
         orphans[ident] = left_behind(stack, ident)
@@ -158,7 +158,7 @@ def test_what_earlier_expiries_left_is_deleted_when_their_grace_is_over(stack: S
     stack.ok("COMPACT", "t", force=True, expire_snapshots=False)
     later = time.time_ns() // 1_000_000 + 10 * 3_600_000
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stack.application.clock, "now_ms", lambda: later)
+        patch.setattr(stack.built.clock, "now_ms", lambda: later)
         expired = stack.ok("EXPIRE_SNAPSHOTS", "t", retention_hours=2, grace_hours=24)
     assert (expired["snapshots_expired"], expired["files_deleted"]) == (3, 0)
     (early,) = stack.ok("SWEEP")["tables"]

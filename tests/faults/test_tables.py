@@ -102,7 +102,7 @@ def test_row_11_a_schema_that_cannot_be_is_refused_and_nothing_created(
     with shared.untouched():
         body = request("CREATE_TABLE", "made", namespace="never", schema={"fields": fields})
         shared.refused(400, "INVALID_SCHEMA", words, body)
-    assert not shared.application.catalog().namespace_exists("never")
+    assert not shared.built.catalog().namespace_exists("never")
 
 
 def test_row_11_the_same_column_twice_never_reaches_the_schema(shared: Stack) -> None:
@@ -139,7 +139,7 @@ def test_row_12_a_partition_spec_that_cannot_be_is_refused_and_nothing_created(
     with shared.untouched():
         body = request("CREATE_TABLE", "made", namespace="never", schema=columns, partition_spec=spec)
         shared.refused(400, "INVALID_PARTITION_SPEC", words, body)
-    assert not shared.application.catalog().namespace_exists("never")
+    assert not shared.built.catalog().namespace_exists("never")
 
 
 @pytest.mark.parametrize("operation", [*EVERY_TABLE_OPERATION, "LIST_TABLES"])

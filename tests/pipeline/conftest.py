@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """The service's application and the catalog that Spark shares with it."""
+    """The service's built and the catalog that Spark shares with it."""
     return Lake(tmp_path_factory.mktemp("lake"))
 
 

@@ -17,11 +17,11 @@ import pytest
 from regelate.entrypoints.job_workers import JobWorkers
 from regelate.handler import make_handler
 from regelate.pipeline.session import ICEBERG_VERSION
+from regelate.service.spark_home import environment
 from regelate.settings import load_settings
-from regelate.wiring import Application
-from regelate.wiring_spark import _environment
 from tests.aws.lake import BUCKET
 from tests.aws.test_jobs import Cloud
+from tests.built import Built
 from tests.entrypoints.fakes import LambdaContext
 from tests.faults.stack import request
 from tests.pipeline.conftest import JARS
@@ -46,7 +46,7 @@ class Service:
         self.spark_folder = folder / "spark"
         section = {
             "auth": "none", "tenants": "*", "default_catalog": "local",
-            "catalogs": {"local": dict(lake.application.settings.catalogs["local"].properties)},
+            "catalogs": {"local": dict(lake.service.settings.catalogs["local"].properties)},
             "jobs": {"store": "sqlite", "path": str(folder / "jobs.db")},
             "spark": {
                 "run": "local", "folder": str(self.spark_folder), "seconds_between_looks": 0.1,
@@ -55,9 +55,9 @@ class Service:
         }  # fmt: skip
         config = folder / "config.json"
         config.write_text(json.dumps({"environments": {"development": section}}))
-        self.application = Application(load_settings({"REGELATE_CONFIG": str(config)}))
-        self._handler = make_handler(lambda: self.application)
-        self.workers = JobWorkers(self.application)
+        self.built = Built(load_settings({"REGELATE_CONFIG": str(config)}))
+        self._handler = make_handler(lambda: self.built.service)
+        self.workers = JobWorkers(self.built.service.worker)
 
     def ask(self, operation: str, **fields: object) -> dict[str, Any]:
         made = self._handler({"operation": operation, "tenant_id": "default", **fields}, LambdaContext())
@@ -120,7 +120,7 @@ def test_row_59_spark_killed_while_it_runs_fails_the_job_and_the_next_compact_su
     os.killpg(pid, signal.SIGKILL)
     told = service.ended(job_id)
     assert (told["state"], told["error"]["code"]) == ("FAILED", "DELEGATION_FAILED")
-    tools = service.application.jobs
+    tools = service.built.job_stores.tools
     assert tools is not None
     assert tools.store.live(f"local/by_spark.{name.table}") is None
     assert rows(spark, name) == before
@@ -162,7 +162,7 @@ def test_the_api_leaves_a_table_in_glue_to_emr_which_compacts_it_and_a_worker_ta
         environ = {**keys, "AWS_DEFAULT_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true"}
         client("s3", aws).create_bucket(Bucket=BUCKET)
         runner = spark_submit(
-            client("s3", aws), tmp_path / "emr", spark_home, {**os.environ, **_environment(spark_home), **environ}, conf
+            client("s3", aws), tmp_path / "emr", spark_home, {**os.environ, **environment(spark_home), **environ}, conf
         )
         with emr_server(runner) as (emr, state):
             for name in ("DYNAMODB", "SQS", "S3"):

@@ -180,7 +180,7 @@ def misses(
     at = address(table)
     texts: list[Any] = [w.structured for w in structured] + [w.duckdb for w in in_sql]
     found = [
-        ids(lake.application.query(at, QueryRequest(columns=["id"], filter=w.structured, limit=10_000)))
+        ids(lake.service.queries.query(at, QueryRequest(columns=["id"], filter=w.structured, limit=10_000)))
         for w in structured
     ]
     for low in range(0, len(in_sql), AT_ONCE):
@@ -200,5 +200,6 @@ def by_spark(spark: SparkSession, conditions: Sequence[str]) -> list[list[int]]:
 
 def by_service(lake: Lake, table: str, written: Sequence[Written]) -> list[list[int]]:
     lists = (f"(SELECT list(id) FROM t WHERE {w.duckdb})" for w in written)
-    (row,) = lake.application.query(address(table), QueryRequest(sql=f"SELECT [{', '.join(lists)}] AS found"))["rows"]
+    asked = QueryRequest(sql=f"SELECT [{', '.join(lists)}] AS found")
+    (row,) = lake.service.queries.query(address(table), asked)["rows"]
     return [sorted(ids or ()) for ids in row["found"]]

@@ -15,10 +15,8 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from regelate.core.requests import CompactRequest
 from regelate.pipeline.session import ICEBERG_VERSION, Launch, embedded_lake, open_session
-from regelate.settings import load_settings
-from tests.lake import HookedApplication, address
+from tests.lake import Lake
 from tests.spark.iceberg import delete_by_key, each, java_table
 
 CACHE = Path(__file__).parents[2] / ".servers" / "ivy"
@@ -110,10 +108,8 @@ def by_iceberg(stage: Stage, *, starting_sequence_number: bool) -> Answer:
 
 
 def by_us(stage: Stage, folder: Path) -> Answer:
-    application = HookedApplication(load_settings({"REGELATE_HOME": str(folder)}))
-    application.between = stage.meanwhile
-    ident = stage.name.partition(".")[2]
-    answer = application.compact(address(ident), CompactRequest(force=True, expire_snapshots=False))
+    lake, ident = Lake(folder), stage.name.partition(".")[2]
+    answer = lake.compact(ident, between=stage.meanwhile, force=True, expire_snapshots=False)
     return stage.judged("regelate COMPACT", f"{answer['status']}")
 
 

@@ -34,12 +34,13 @@ from regelate.entrypoints.requests import (
     asked,
 )
 from regelate.entrypoints.responses import failed, succeeded
-from regelate.entrypoints.service import Fields, Provider, Service
 from regelate.errors import InvalidRequest, InvariantViolated, RegelateError
+from regelate.service.facade import Provider, Service
 from regelate.settings import Settings
 from regelate.tenancy import Address, Scope
 
 Payload = Mapping[str, object]
+Fields = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,9 @@ class Caller:
     """Who asks, by the envelope. `trusted`: an IAM principal invoked us directly, so its payload names the tenant.
     `seconds_left`: until Lambda ends this process, as far as it is known when the event arrives.
     `signed`: the gateway has checked an IAM principal's signature; with `auth: iam` that is trusted as well.
+
+    A caller on this machine may hand over what no JSON holds: `rows` in place of a WRITE's records, and `progress`,
+    which hears how far a COMPACT is. `may_delegate`: it can wait for a job.
     """
 
     request_id: str
@@ -54,6 +58,9 @@ class Caller:
     seconds_left: float | None = None
     trusted: bool = False
     signed: bool = False
+    rows: object | None = None
+    progress: Callable[[int, int], None] | None = None
+    may_delegate: bool = True
 
     def is_trusted(self, settings: Settings) -> bool:
         return self.trusted or (self.signed and settings.auth == "iam")
@@ -165,16 +172,16 @@ def _address(service: Service, request: NamespaceRequest, caller: Caller, *, cre
 
 
 def _health_check(service: Service, request: HealthCheck, caller: Caller) -> Fields:
-    return service.health_check()
+    return service.process.health_check()
 
 
 def _create_table(service: Service, request: CreateTable, caller: Caller) -> Fields:
     address = _address(service, request, caller, creating=True)
-    return service.create_table(address, table_definition(request), if_not_exists=request.if_not_exists)
+    return service.tables.create_table(address, table_definition(request), if_not_exists=request.if_not_exists)
 
 
 def _alter_table(service: Service, request: AlterTable, caller: Caller) -> Fields:
-    return service.alter_table(
+    return service.tables.alter_table(
         _address(service, request, caller),
         set_properties=request.set_properties,
         unset_properties=request.unset_properties,
@@ -182,15 +189,15 @@ def _alter_table(service: Service, request: AlterTable, caller: Caller) -> Field
 
 
 def _describe_table(service: Service, request: DescribeTable, caller: Caller) -> Fields:
-    return service.describe_table(_address(service, request, caller))
+    return service.tables.describe_table(_address(service, request, caller))
 
 
 def _list_tables(service: Service, request: ListTables, caller: Caller) -> Fields:
-    return service.list_tables(_address(service, request, caller))
+    return service.tables.list_tables(_address(service, request, caller))
 
 
 def _drop_table(service: Service, request: DropTable, caller: Caller) -> Fields:
-    return service.drop_table(_address(service, request, caller), purge=request.purge)
+    return service.tables.drop_table(_address(service, request, caller), purge=request.purge)
 
 
 def _write(service: Service, request: Write, caller: Caller) -> Fields:
@@ -199,38 +206,39 @@ def _write(service: Service, request: Write, caller: Caller) -> Fields:
     if len(request.records) > limit:
         message = f"records: {len(request.records)} rows are more than {limit}; split them into several requests"
         raise InvalidRequest("PAYLOAD_TOO_LARGE", message, status=413, field="records", max_records=limit)
-    return service.write(
+    return service.writes.write(
         address,
-        request.records,
+        request.records if caller.rows is None else caller.rows,
         mode=request.mode,
         key=tuple(request.key or ()),
         idempotency_key=request.idempotency_key,
-        request_id=request.request_id or caller.request_id,
         seconds_left=caller.seconds_left,
     )
 
 
 def _query(service: Service, request: Query, caller: Caller) -> Fields:
-    return service.query(_address(service, request, caller), asked(request, QueryRequest))
+    return service.queries.query(_address(service, request, caller), asked(request, QueryRequest))
 
 
 def _compact(service: Service, request: Compact, caller: Caller) -> Fields:
-    return service.compact(
+    return service.compactions.compact(
         _address(service, request, caller),
         asked(request, CompactRequest),
+        progress=caller.progress,
         seconds_left=caller.seconds_left,
+        may_delegate=caller.may_delegate,
     )
 
 
 def _table_health(service: Service, request: TableHealth, caller: Caller) -> Fields:
-    return service.table_health(_address(service, request, caller), explain=request.explain)
+    return service.health.table_health(_address(service, request, caller), explain=request.explain)
 
 
 def _expire_snapshots(service: Service, request: ExpireSnapshots, caller: Caller) -> Fields:
     address = _address(service, request, caller)
     if request.undo is not None:
-        return service.undo_expiry(address, request.undo)
-    return service.expire_snapshots(
+        return service.upkeep.undo_expiry(address, request.undo)
+    return service.upkeep.expire_snapshots(
         address,
         retention_hours=request.retention_hours,
         min_snapshots_to_keep=request.min_snapshots_to_keep,
@@ -245,11 +253,11 @@ def _tenant(service: Service, request: JobStatus | JobCancel, caller: Caller) ->
 
 
 def _job_status(service: Service, request: JobStatus, caller: Caller) -> Fields:
-    return _redacted(service.job_status(_tenant(service, request, caller), request.job_id))
+    return _redacted(service.jobs.job_status(_tenant(service, request, caller), request.job_id))
 
 
 def _job_cancel(service: Service, request: JobCancel, caller: Caller) -> Fields:
-    return _redacted(service.job_cancel(_tenant(service, request, caller), request.job_id))
+    return _redacted(service.jobs.job_cancel(_tenant(service, request, caller), request.job_id))
 
 
 def _redacted(job: Fields) -> Fields:
@@ -270,7 +278,7 @@ def _scope(service: Service, request: Sweep, caller: Caller) -> Scope:
 
 
 def _sweep(service: Service, request: Sweep, caller: Caller) -> Fields:
-    return service.sweep(
+    return service.fleet.sweep(
         _scope(service, request, caller),
         max_tables=request.max_tables,
         time_budget_seconds=request.time_budget_seconds,
@@ -282,17 +290,17 @@ def _sweep(service: Service, request: Sweep, caller: Caller) -> Fields:
 
 
 def _remove_orphan_files(service: Service, request: RemoveOrphanFiles, caller: Caller) -> Fields:
-    return service.remove_orphan_files(
+    return service.upkeep.remove_orphan_files(
         _address(service, request, caller), older_than_hours=request.older_than_hours, dry_run=request.dry_run
     )
 
 
 def _rewrite_manifests(service: Service, request: RewriteManifests, caller: Caller) -> Fields:
-    return service.rewrite_manifests(_address(service, request, caller), dry_run=request.dry_run)
+    return service.upkeep.rewrite_manifests(_address(service, request, caller), dry_run=request.dry_run)
 
 
 def _maintain(service: Service, request: Maintain, caller: Caller) -> Fields:
-    return service.maintain(_address(service, request, caller), asked(request, MaintainRequest))
+    return service.upkeep.maintain(_address(service, request, caller), asked(request, MaintainRequest))
 
 
 _ACTIONS: Mapping[type[AnyRequest], Callable[[Service, Any, Caller], Fields]] = {

@@ -17,8 +17,8 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from regelate.core.job import retry_seconds
 from regelate.entrypoints.envelope import seconds_left
 from regelate.entrypoints.log import Subject, logger, speak_of, stack_of
-from regelate.entrypoints.service import Provider
 from regelate.errors import InvalidRequest, RegelateError
+from regelate.service.facade import Provider
 
 LEAST_SECONDS = 20.0
 """With less left a part is not begun: the message comes again, to a process that has more."""
@@ -86,8 +86,8 @@ def _put_off(record: SQSRecord, provider: Provider, why: str, seconds: float | N
         if deliveries >= service.settings.jobs.max_deliveries:
             seconds, named = NONE_OF_OURS_SECONDS, _part_named(_body(record))
             if named is not None:
-                service.give_up_job(*named, f"its message was delivered {deliveries} times, the last time: {why}")
-        service.postpone_message(record.receipt_handle, retry_seconds(deliveries) if seconds is None else seconds)
+                service.jobs.give_up_job(*named, f"its message was delivered {deliveries} times, the last time: {why}")
+        service.jobs.postpone_message(record.receipt_handle, retry_seconds(deliveries) if seconds is None else seconds)
     except Exception as fault:  # noqa: BLE001  the fault that it is about is raised on
         logger.warning("message could not be put off", stack=stack_of(fault))
 
@@ -117,7 +117,7 @@ def _part_of_job(body: Mapping[str, object], record: SQSRecord, context: object,
     speak_of(Subject.of({"operation": "JOB", "request_id": job_id}, record.message_id))
     service, left = provider(), seconds_left(context)
     short = left is not None and left < LEAST_SECONDS
-    later = 1.0 if short else service.run_job(job_id, part, seconds_left=left)
+    later = 1.0 if short else service.worker.run_job(job_id, part, seconds_left=left)
     if later is None:
         logger.info("part served", job_id=job_id, part=part)
         return

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from regelate.core.exit_codes import DONE, FAILED
 from regelate.entrypoints import demo_flights, demo_home, demo_show
@@ -20,7 +20,7 @@ from regelate.entrypoints.actions import new_request_id
 from regelate.entrypoints.cli.failures import Failed, refused
 from regelate.entrypoints.cli.screen import progress
 from regelate.entrypoints.dispatch import dispatch
-from regelate.entrypoints.service import Service
+from regelate.service.facade import Service
 
 WRITES = 150
 """Requests for all flights; for fewer flights as many as keep their size, but at least enough to fall ill."""
@@ -67,7 +67,7 @@ def run_demo(home: str, *, keep: bool, rows: int | None = None, as_json: bool = 
     tell = demo_show.Teller(silent=as_json)
     flights = demo_flights.read_flights(rows)
     folder = demo_home.prepare(Path(home))
-    demo = _Demo(demo_home.application(folder))
+    demo = _Demo(demo_home.service_of(folder))
     tell.begin(flights.num_rows, folder)
     demo.create()
     count = writes_for(flights.num_rows)
@@ -100,8 +100,8 @@ def writes_for(rows: int) -> int:
 class _Demo:
     """One service, asked as API Gateway's HTTP API asks it."""
 
-    def __init__(self, service: object) -> None:
-        self._service = cast(Service, service)
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     def ask(self, operation: str, fields: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the answer of one request. Raises Failed."""

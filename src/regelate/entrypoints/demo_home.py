@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from regelate.entrypoints.cli.failures import usage
 
 if TYPE_CHECKING:
-    from regelate.wiring import Application
+    from regelate.service.facade import Service
 
 MARK = ".regelate-demo"
 CONFIG = "config.json"
@@ -55,11 +55,11 @@ def _configuration(folder: Path) -> dict[str, object]:
     return {"environments": {"development": json.loads(text)}}
 
 
-def application(folder: Path) -> Application:
-    """Return an application of this folder's config.json alone: no other lake is within its reach."""
-    from regelate.wiring import build_application
+def service_of(folder: Path) -> Service:
+    """Return a service of this folder's config.json alone: no other lake is within its reach."""
+    from regelate.service.build import build_service
 
-    return build_application({"REGELATE_CONFIG": str(folder / CONFIG), "REGELATE_ENVIRONMENT": "development"})
+    return build_service({"REGELATE_CONFIG": str(folder / CONFIG), "REGELATE_ENVIRONMENT": "development"})
 
 
 def leave(folder: Path, *, keep: bool) -> None:

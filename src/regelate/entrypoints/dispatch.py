@@ -9,7 +9,7 @@ from regelate.entrypoints import http
 from regelate.entrypoints.actions import Caller, Payload, answer, new_request_id
 from regelate.entrypoints.envelope import Envelope, Event, caller_of, keyed, recognise, seconds_left
 from regelate.entrypoints.requests import AnyRequest, parse_request
-from regelate.entrypoints.service import Provider, Service
+from regelate.service.facade import Provider, Service
 
 
 def dispatch(
@@ -56,7 +56,7 @@ def _of_rule(event: Event, context: object, provider: Provider) -> dict[str, Any
 
 def _spark_run_changed(event: Event, provider: Provider) -> dict[str, Any]:
     """Look after the job that a Spark run was started for; a run of somebody else's is passed over."""
-    job_id = provider().spark_run_changed(event["detail"]["jobRunId"])
+    job_id = provider().worker.spark_run_changed(event["detail"]["jobRunId"])
     return {"success": True, "job_id": job_id}
 
 

@@ -21,9 +21,9 @@ from regelate.entrypoints.actions import ACCEPTED, Answered, Caller, Parser, ans
 from regelate.entrypoints.body import parse_body
 from regelate.entrypoints.envelope import Envelope, Event, query_of, raw_body
 from regelate.entrypoints.requests import AnyRequest, Compact, parse_request
-from regelate.entrypoints.service import Provider, Service
 from regelate.entrypoints.short_form import ShortCompact, parse_short_form, split_table
 from regelate.errors import InvalidRequest, NotFound, RegelateError
+from regelate.service.facade import Provider, Service
 from regelate.settings import Settings
 
 JSON = "application/json"

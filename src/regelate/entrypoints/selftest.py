@@ -12,7 +12,7 @@ from typing import Any
 
 from regelate.entrypoints.dispatch import dispatch
 from regelate.entrypoints.log import logger
-from regelate.entrypoints.service import Service
+from regelate.service.facade import Service
 from regelate.settings import load_settings
 from regelate.settings.builtin import ENVIRONMENTS
 
@@ -48,13 +48,13 @@ def _load_extensions() -> None:
 
 
 def _compact(home: str) -> None:
-    from regelate.wiring import Application
+    from regelate.service.build import build
 
     config = json.dumps({"environments": {"development": ENVIRONMENTS["development"]}})
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(config)
         file.flush()
-        service: Service = Application(load_settings({"REGELATE_HOME": home, "REGELATE_CONFIG": file.name}))
+        service = build(load_settings({"REGELATE_HOME": home, "REGELATE_CONFIG": file.name}))
     _asked(service, operation="CREATE_TABLE", schema={"fields": {"id": {"type": "long"}}})
     for number in range(5):
         _asked(service, operation="WRITE", records=[{"id": number}])

@@ -28,8 +28,8 @@ from regelate.entrypoints.dispatch import dispatch
 from regelate.entrypoints.job_workers import DueJobs, JobWorkers
 from regelate.entrypoints.log import adopt_libraries, forget_subject, logger, redacted, stack_of
 from regelate.entrypoints.responses import failed
-from regelate.entrypoints.service import Service
 from regelate.errors import InvalidRequest, NotAllowed, RegelateError
+from regelate.service.facade import Service
 
 METRICS_PATH = "/metrics"
 INVOCATIONS_PATH = "/2015-03-31/functions/function/invocations"
@@ -65,7 +65,7 @@ class Server(ThreadingHTTPServer):
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.service = service
         if service.settings.auth == "none":
-            service.metrics_text()  # from now on they are kept
+            service.process.metrics_text()  # from now on they are kept
         self.stopping = False
         self._idle: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -171,7 +171,7 @@ class _Connection(BaseHTTPRequestHandler):
             if path == INVOCATIONS_PATH and self.command == "POST":
                 return _invoked(service, body)
             if path == METRICS_PATH and self.command in ("GET", "HEAD"):
-                return _Reply(status=200, headers=_METRICS, data=service.metrics_text().encode())
+                return _Reply(status=200, headers=_METRICS, data=service.process.metrics_text().encode())
         event = _event(self, path, body)
         answered = dispatch(event, _Context(aws_request_id=new_request_id()), lambda: service)
         return _Reply(status=answered["statusCode"], headers=answered["headers"], data=answered["body"].encode())

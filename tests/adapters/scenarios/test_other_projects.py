@@ -54,7 +54,7 @@ def test_expire_snapshots_drops_concurrent_data_commit(lake: Lake, table: Table,
     def insert() -> None:
         inserted.append(rival.write(table, [{"id": 500, "p": "x"}])["snapshot_id"])
 
-    lake.application.clock = NextMonth()
+    lake.built.again(clock=NextMonth())
     sent = stale(insert)
     answer = lake.expire(table, hours=1, keep=1)
     assert len(sent) == 2
@@ -94,7 +94,7 @@ def test_stale_metadata_update_drops_concurrent_data_commit(lake: Lake, table: T
     """StaleBaseLostUpdateTest.testStaleMetadataUpdateDropsConcurrentDataCommit: ALTER_TABLE beside an insert."""
     rival = Lake(lake.folder)
     stale(lambda: rival.write(table, [{"id": 500, "p": "x"}]))
-    lake.application.alter_table(address(table), set_properties={"owner": "me"}, unset_properties=())
+    lake.service.tables.alter_table(address(table), set_properties={"owner": "me"}, unset_properties=())
     assert table.refresh().properties["owner"] == "me"
     assert 500 in ids(table)
     assert snapshots(table) == ["append"] * 4

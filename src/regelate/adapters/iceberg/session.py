@@ -66,6 +66,11 @@ class TableSession:
         self._longest_run_seconds = longest_run_seconds
         self.table = open_table(catalog, ident)
 
+    @property
+    def manifests(self) -> ManifestReader:
+        """What reads manifests for this session, and remembers them for others."""
+        return self._manifests
+
     @contextmanager
     def run(self) -> Iterator[TableSession]:
         """Close the ledger at the end of an operation that knows what became of its files.

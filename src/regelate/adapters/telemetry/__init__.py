@@ -33,6 +33,10 @@ class Telemetries:
         self._sinks = tuple(sinks)
         self._spans = spans
 
+    def add(self, sink: Sink) -> None:
+        """Let one more sink hear what happens from now on."""
+        self._sinks = (*self._sinks, sink)
+
     def tell(self, occurrence: Occurrence) -> None:
         for sink in self._sinks:
             try:
@@ -44,9 +48,9 @@ class Telemetries:
         return nullcontext() if self._spans is None else self._spans.span(name, attributes)
 
 
-class ProcessTelemetry(Telemetries):
-    """The telemetry of one process, by its environment: CloudWatch's format on Lambda; spans where the extra `otel` is
-    installed; Prometheus metrics once somebody has asked for them.
+class ProcessTelemetry:
+    """Implements Telemetry for one process, by its environment: CloudWatch's format on Lambda; spans where the extra
+    `otel` is installed; Prometheus metrics once somebody has asked for them.
     """
 
     def __init__(self, environ: Mapping[str, str], environment: str) -> None:
@@ -55,7 +59,13 @@ class ProcessTelemetry(Telemetries):
             from regelate.adapters.telemetry.emf import EmbeddedMetrics
 
             sinks.append(EmbeddedMetrics(environment))
-        super().__init__(sinks, _spans(environ))
+        self._all = Telemetries(sinks, _spans(environ))
+
+    def tell(self, occurrence: Occurrence) -> None:
+        self._all.tell(occurrence)
+
+    def span(self, name: str, **attributes: str | int | float) -> AbstractContextManager[None]:
+        return self._all.span(name, **attributes)
 
     @cached_property
     def prometheus(self) -> Prometheus:
@@ -63,7 +73,7 @@ class ProcessTelemetry(Telemetries):
         from regelate.adapters.telemetry.prometheus import Prometheus
 
         kept = Prometheus()
-        self._sinks = (*self._sinks, kept)
+        self._all.add(kept)
         return kept
 
 

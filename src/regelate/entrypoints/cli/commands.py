@@ -14,7 +14,6 @@ from regelate.entrypoints.cli.door import Answer, Door
 from regelate.entrypoints.cli.failures import Failed, exit_code, usage
 from regelate.entrypoints.cli.jobs import submitted
 from regelate.entrypoints.cli.rows import opened
-from regelate.entrypoints.service import Service
 from regelate.report import frames
 from regelate.report.frames import count_text, plural, seconds_text
 
@@ -133,7 +132,7 @@ def health(args: argparse.Namespace) -> int:
 def _explain(door: Door, table: tuple[str, str]) -> None:
     """Print one line per data file as it is found: a table may have a million."""
     screen.say(f"\n{'size':>10}  {'rows':>12}  {'reason':<22}  file")
-    for found in door.application.explain_files(door.address(*table)):
+    for found in door.service.health.explain_files(door.address(*table)):
         size, rows = size_text(cast(int, found["size_bytes"])), count_text(cast(int, found["rows"]))
         print(f"{size:>10}  {rows:>12}  {found['reason']:<22}  {screen.printable_line(str(found['path']))}")
 
@@ -251,16 +250,16 @@ def tell_undo(args: argparse.Namespace, told: Mapping[str, Any]) -> None:
 def serve(args: argparse.Namespace) -> int:
     from regelate.entrypoints.serve import serve as serve_http
 
-    application = Door(args).application
-    name, _ = application.settings.catalog(args.catalog)
+    service = Door(args).service
+    name, _ = service.settings.catalog(args.catalog)
 
     def ready(url: str) -> None:
-        docs = f"; the manual is {url}/docs" if application.settings.environment == "development" else ""
-        told = f"serving catalog {name} ({application.settings.environment}) on {url}{docs}; stop with Ctrl-C"
+        docs = f"; the manual is {url}/docs" if service.settings.environment == "development" else ""
+        told = f"serving catalog {name} ({service.settings.environment}) on {url}{docs}; stop with Ctrl-C"
         print(told, flush=True)
 
     try:
-        serve_http(args.host, args.port, cast(Service, application), on_ready=ready, jobs=application)
+        serve_http(args.host, args.port, service, on_ready=ready, jobs=service.worker)
     except OSError as fault:
         what = f"cannot listen on {args.host} port {args.port}: {fault.strerror or fault}"
         raise Failed(what, "choose another --port or --host; --port 0 takes a free one", FAILED) from None
@@ -275,7 +274,8 @@ def invoke(args: argparse.Namespace) -> int:
         data = source.read()
     event = parse_body(data, max_bytes=max(len(data), 1))
     try:
-        answer = dispatch(event, None, Door(args).provider)
+        door = Door(args)
+        answer = dispatch(event, None, lambda: door.service)
     except Unserved as fault:
         answer = fault.answer
     screen.put_json(answer, indent=None if args.json else 2)

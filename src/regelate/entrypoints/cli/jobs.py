@@ -61,7 +61,7 @@ def _told(args: argparse.Namespace, answer: Answer) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    found = [dict(job) for job in Door(args).application.recent_jobs(LISTED)]
+    found = [dict(job) for job in Door(args).service.jobs.recent_jobs(LISTED)]
     if args.json:
         screen.put_json({"jobs": found})
     elif not found:
@@ -74,13 +74,13 @@ def _list(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     """Run what is due, part by part, until nothing is and Spark is at none."""
-    door, parts = Door(args), 0
-    door.application._jobs_or_refuse()
+    service, parts = Door(args).service, 0
+    service.jobs.check_enabled()
     while True:
-        if door.application.run_due_job(stopping=threading.Event()):
+        if service.worker.run_due_job(stopping=threading.Event()):
             parts += 1
-        elif any(job["run"] is not None and job["state"] in LIVE for job in door.application.recent_jobs(LISTED)):
-            time.sleep(door.application.settings.spark.seconds_between_looks)
+        elif any(job["run"] is not None and job["state"] in LIVE for job in service.jobs.recent_jobs(LISTED)):
+            time.sleep(service.settings.spark.seconds_between_looks)
         else:
             break
     if args.json:

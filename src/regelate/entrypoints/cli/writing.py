@@ -76,7 +76,7 @@ def _at_once(args: argparse.Namespace, door: Door, form: str, done: _Sum) -> Non
 
 def _in_batches(args: argparse.Namespace, door: Door, done: _Sum) -> None:
     """Write batch after batch, each committed for itself. A batch of a repeated command is found by its own key."""
-    most = door.application.settings.limits.of(door.address(*args.table).tenant_id).max_records
+    most = door.service.settings.limits.of(door.address(*args.table).tenant_id).max_records
     key = args.idempotency_key
     with opened(args.file) as source, screen.progress("reading") as shown:
         total = size_of(args.file)

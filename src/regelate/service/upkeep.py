@@ -1,24 +1,18 @@
-"""The maintenance half of the application: what keeps a table small beside compaction."""
+"""What keeps a table small beside compaction, and MAINTAIN, which does all of it in the safe order."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
 
-from regelate.core.option_retention import resolve_orphan_age, resolve_retention
-from regelate.core.policy import RetentionPolicy
 from regelate.core.requests import CompactRequest, MaintainRequest
 from regelate.operations import answers, upkeep_answers
 from regelate.ports.clock import Clock
-from regelate.settings import Settings
+from regelate.service.compactions import Compactions
+from regelate.service.knobs import Knobs
+from regelate.service.open_tables import OpenTables
+from regelate.service.table_sweeps import TableSweeps
 from regelate.tenancy import Address
-from regelate.wiring_sweep import swept_table
-
-if TYPE_CHECKING:
-    from regelate.adapters.iceberg.manifests import ManifestReader
-    from regelate.adapters.iceberg.session import TableSession
 
 Fields = Mapping[str, object]
 
@@ -43,25 +37,17 @@ DID: Mapping[str, Callable[[Fields], bool]] = {
 """By step of MAINTAIN, whether an answer says that there was something to do."""
 
 
-class Maintenance:
-    """Mixed into `wiring.Application`, which provides settings, clock and sessions."""
+class Upkeep:
+    """Expires, reclaims, and writes metadata anew; each operation loads the table for itself."""
 
-    settings: Settings
-    clock: Clock
-
-    if TYPE_CHECKING:
-
-        @property
-        def _manifests(self) -> ManifestReader: ...
-        def catalog(self, name: str | None = None) -> Any: ...
-        def _session(self, address: Address) -> AbstractContextManager[TableSession]: ...
-        def compact(
-            self,
-            address: Address,
-            request: CompactRequest,
-            *,
-            may_delegate: bool = True,
-        ) -> Fields: ...
+    def __init__(
+        self, tables: OpenTables, knobs: Knobs, sweeps: TableSweeps, compactions: Compactions, clock: Clock
+    ) -> None:
+        self._tables = tables
+        self._knobs = knobs
+        self._sweeps = sweeps
+        self._compactions = compactions
+        self._clock = clock
 
     def expire_snapshots(
         self,
@@ -74,51 +60,52 @@ class Maintenance:
     ) -> Fields:
         from regelate.operations.expire import expire_snapshots
 
-        with self._session(address) as session:
-            policy = self._retention(session, retention_hours, keep=min_snapshots_to_keep, grace=grace_hours)
-            found = expire_snapshots(session.committer, session.reclaimer, self.clock, policy, dry_run=dry_run)
+        with self._tables.open(address) as session:
+            policy = self._knobs.retention(session, retention_hours, keep=min_snapshots_to_keep, grace=grace_hours)
+            found = expire_snapshots(session.committer, session.reclaimer, self._clock, policy, dry_run=dry_run)
             return answers.expired(found)
 
     def undo_expiry(self, address: Address, undo_id: str) -> Fields:
         from regelate.operations.expire import undo_expiry
 
-        with self._session(address) as session:
-            return answers.undone(undo_expiry(session.committer, session.reclaimer, self.clock, undo_id))
+        with self._tables.open(address) as session:
+            return answers.undone(undo_expiry(session.committer, session.reclaimer, self._clock, undo_id))
 
     def remove_orphan_files(self, address: Address, *, older_than_hours: float | None, dry_run: bool) -> Fields:
         from regelate.operations.upkeep import remove_orphan_files
 
-        older_than_ms = resolve_orphan_age(older_than_hours, self.settings.retention_defaults)
-        with self._session(address) as session:
+        older_than_ms = self._knobs.orphan_age_ms(older_than_hours)
+        with self._tables.open(address) as session:
             found = remove_orphan_files(session.orphans, older_than_ms=older_than_ms, dry_run=dry_run)
             return upkeep_answers.orphans_removed(found)
 
     def rewrite_manifests(self, address: Address, *, dry_run: bool) -> Fields:
         from regelate.operations.upkeep import rewrite_manifests
 
-        with self._session(address) as session:
+        with self._tables.open(address) as session:
             found = rewrite_manifests(
                 session.committer,
-                self.clock,
+                self._clock,
                 target_size_bytes=session.manifest_target_bytes,
                 run_id=uuid.uuid4().hex,
                 dry_run=dry_run,
             )
             return upkeep_answers.manifests_rewritten(found)
 
-    def _remove_dangling_deletes(self, address: Address, *, dry_run: bool) -> Fields:
+    def remove_dangling_deletes(self, address: Address, *, dry_run: bool) -> Fields:
+        """Take delete files out of the table that apply to no data file any more."""
         from regelate.operations.upkeep import remove_dangling_deletes
 
-        with self._session(address) as session:
+        with self._tables.open(address) as session:
             run_id = uuid.uuid4().hex
-            found = remove_dangling_deletes(session.committer, self.clock, run_id=run_id, dry_run=dry_run)
+            found = remove_dangling_deletes(session.committer, self._clock, run_id=run_id, dry_run=dry_run)
             return upkeep_answers.dangling_removed(found)
 
-    def _reclaim(self, address: Address, *, dry_run: bool) -> Fields:
+    def reclaim(self, address: Address, *, dry_run: bool) -> Fields:
         """Sweep this one table: what is left of expiries whose grace is over, and of runs that died."""
-        with self._session(address) as session:
+        with self._tables.open(address) as session:
             session.reclaimer.check_allowed()
-            found = swept_table(self, session, session.reclaimer, address, dry_run=dry_run)
+            found = self._sweeps.sweep(session, session.reclaimer, address, dry_run=dry_run)
         if found.error is not None:
             raise found.error
         return upkeep_answers.reclaimed(found)
@@ -127,22 +114,21 @@ class Maintenance:
         """Run the wanted steps, all by default; each loads the table anew."""
         from regelate.operations.maintain import Step, Work, maintain
 
-        retention = self.settings.retention_defaults
-        resolve_orphan_age(request.older_than_hours, retention)  # refused before anything is done
-        with self._session(address) as session:
-            self._retention(
+        self._knobs.orphan_age_ms(request.older_than_hours)  # refused before anything is done
+        with self._tables.open(address) as session:
+            self._knobs.retention(
                 session, request.retention_hours, keep=request.min_snapshots_to_keep, grace=request.grace_hours
             )
         runs, wanted = self._steps(address, request), request.steps
         works = [Work(step=s, run=runs[s], did_something=DID[s]) for s in Step if wanted is None or s.value in wanted]
-        return upkeep_answers.maintained(maintain(works, self.clock), dry_run=request.dry_run)
+        return upkeep_answers.maintained(maintain(works, self._clock), dry_run=request.dry_run)
 
     def _steps(self, address: Address, request: MaintainRequest) -> Mapping[str, Callable[[], Fields]]:
         dry_run = request.dry_run
         compaction = CompactRequest(force=request.force, expire_snapshots=False, dry_run=dry_run)
         return {
-            "compact": lambda: self.compact(address, compaction, may_delegate=False),
-            "dangling_deletes": lambda: self._remove_dangling_deletes(address, dry_run=dry_run),
+            "compact": lambda: self._compactions.compact(address, compaction, may_delegate=False),
+            "dangling_deletes": lambda: self.remove_dangling_deletes(address, dry_run=dry_run),
             "manifests": lambda: self.rewrite_manifests(address, dry_run=dry_run),
             "expire": lambda: self.expire_snapshots(
                 address,
@@ -154,23 +140,5 @@ class Maintenance:
             "orphans": lambda: self.remove_orphan_files(
                 address, older_than_hours=request.older_than_hours, dry_run=dry_run
             ),
-            "reclaim": lambda: self._reclaim(address, dry_run=dry_run),
+            "reclaim": lambda: self.reclaim(address, dry_run=dry_run),
         }
-
-    def _retention(
-        self,
-        session: TableSession,
-        hours: object,
-        *,
-        keep: object = None,
-        grace: object = None,
-        hours_field: str = "retention_hours",
-    ) -> RetentionPolicy:
-        return resolve_retention(
-            request_hours=hours,
-            request_min=keep,
-            request_grace=grace,
-            table_properties=session.properties,
-            config=self.settings.retention_defaults,
-            hours_field=hours_field,
-        )

@@ -1,0 +1,1 @@
+"""What the doors have behind them: one small object for each kind of work, joined in `build`."""

@@ -1,0 +1,128 @@
+"""The one file that knows every class: settings in, a service out.
+
+Adapters are imported when an operation first needs them, so that health, help and refusals start fast.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+from regelate.adapters.clock import SystemClock
+from regelate.adapters.telemetry import ProcessTelemetry
+from regelate.core.policy import PlacementPolicy
+from regelate.operations.conducting import ConfiguredKnobs
+from regelate.ports.clock import Clock
+from regelate.service.access import CatalogAccess, OpenCatalogs, StorageSessions
+from regelate.service.compaction_runs import CompactionPorts, CompactionRuns
+from regelate.service.compactions import Compactions
+from regelate.service.engines import Engines
+from regelate.service.facade import Service
+from regelate.service.fleet import Fleet
+from regelate.service.health import Health
+from regelate.service.job_desk import JobDesk
+from regelate.service.job_stores import JobStores
+from regelate.service.knobs import Knobs
+from regelate.service.open_tables import OpenTables
+from regelate.service.process import Process
+from regelate.service.queries import Queries
+from regelate.service.results import ResultStores
+from regelate.service.spark_home import SparkHome
+from regelate.service.spark_runs import SparkRuns
+from regelate.service.table_sweeps import TableSweeps
+from regelate.service.tables import Tables
+from regelate.service.upkeep import Upkeep
+from regelate.service.worker import Worker
+from regelate.service.writes import Writes
+from regelate.settings import SESSION_MARGIN_SECONDS, Settings, load_settings
+from regelate.tenancy import Tenancy
+
+if TYPE_CHECKING:
+    from regelate.adapters.iceberg.manifests import ManifestReader
+    from regelate.ports.jobs import SparkJobs
+
+
+def build(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    telemetry: ProcessTelemetry | None = None,
+    placement: PlacementPolicy | None = None,
+    catalogs: OpenCatalogs | None = None,
+    sessions: StorageSessions | None = None,
+    manifests: ManifestReader | None = None,
+    job_stores: JobStores | None = None,
+    spark: SparkJobs | None = None,
+    engines: Engines | None = None,
+    ports: CompactionPorts | None = None,
+) -> Service:
+    """Join one service for this process. What is given stands in for what the settings and the environment name."""
+    clock = clock or SystemClock()
+    telemetry = telemetry or ProcessTelemetry(os.environ, settings.environment)
+    placement = placement or settings.placement_policy(os.environ)
+    timeouts, longest = settings.network.timeouts, settings.sweep.longest_run_seconds
+    access = CatalogAccess(
+        settings,
+        cache(lambda: catalogs or _catalogs(settings)),
+        cache(lambda: sessions or _sessions(settings, clock)),
+        least_seconds=placement.max_in_process_seconds + SESSION_MARGIN_SECONDS,
+    )
+    configured = ConfiguredKnobs(
+        compaction=settings.compaction_defaults, retention=settings.retention_defaults, verify=settings.verify
+    )
+    tenancy, knobs = Tenancy(settings), Knobs(configured, settings.check_policy, clock)
+    tables = OpenTables(access, cache(lambda: manifests or _manifests()), longest_run_seconds=longest)
+    engines = engines or Engines(placement, settings.storage)
+    ports = ports or CompactionPorts(engines, placement, clock, telemetry)
+    stores = job_stores or JobStores(settings.jobs, timeouts, telemetry)
+    jobs, home = JobDesk(stores, settings.catalogs), SparkHome(settings, stores, spark)
+    runs = CompactionRuns(tables, knobs, ports, telemetry)
+    spark_runs = SparkRuns(home, stores, tables, knobs, settings, clock, telemetry)
+    compactions = Compactions(runs, jobs, home.available, settings, placement, clock)
+    sweeps = TableSweeps(longest_run_seconds=longest)
+    return Service(
+        settings=settings,
+        tenancy=tenancy,
+        process=Process(access, telemetry, settings.environment, home.available),
+        access=access,
+        tables=Tables(access, tenancy, knobs, settings.table_defaults),
+        health=Health(tables, knobs, clock, telemetry),
+        queries=Queries(tables, engines, ResultStores(settings.results, timeouts), settings.limits, clock, telemetry),
+        writes=Writes(tables, engines, knobs, compactions, jobs, clock, telemetry),
+        compactions=compactions,
+        upkeep=Upkeep(tables, knobs, sweeps, compactions, clock),
+        fleet=Fleet(access, tables, knobs, sweeps, jobs, settings.sweep, clock, telemetry),
+        jobs=jobs,
+        worker=Worker(stores, runs, spark_runs, settings, placement, clock),
+    )
+
+
+def build_service(environ: Mapping[str, str] | None = None) -> Service:
+    """Load the settings and build their service. Errors: SettingsError INVALID_CONFIG."""
+    return build(load_settings(environ))
+
+
+def _catalogs(settings: Settings) -> OpenCatalogs:
+    from regelate.adapters.iceberg.catalogs import Catalogs
+
+    return Catalogs(settings.storage.properties, settings.network.timeouts)
+
+
+def _sessions(settings: Settings, clock: Clock) -> StorageSessions:
+    from regelate.adapters.aws.sessions import StsSessions, sts_client
+
+    tenancy, timeouts = settings.tenancy, settings.network.timeouts
+    return StsSessions(
+        lambda: sts_client(timeouts),
+        tenancy.role_arn or "",
+        lives_seconds=tenancy.session_seconds,
+        now_ms=clock.now_ms,
+    )
+
+
+def _manifests() -> ManifestReader:
+    from regelate.adapters.iceberg.manifests import ManifestReader
+
+    return ManifestReader()

@@ -1,0 +1,47 @@
+"""TABLE_HEALTH: how ill a table is, and on demand one reason for every data file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from regelate.core.measures import Assessed
+from regelate.core.session_policy import Access
+from regelate.operations import answers
+from regelate.ports.clock import Clock
+from regelate.ports.telemetry import Telemetry
+from regelate.service.knobs import Knobs
+from regelate.service.open_tables import OpenTables
+from regelate.tenancy import Address
+
+EXPLAINED_FILES = 10_000
+"""Files listed by an explained health answer; the command line streams all of them."""
+
+
+class Health:
+    """Looks at tables, and changes nothing."""
+
+    def __init__(self, tables: OpenTables, knobs: Knobs, clock: Clock, telemetry: Telemetry) -> None:
+        self._tables = tables
+        self._knobs = knobs
+        self._clock = clock
+        self._telemetry = telemetry
+
+    def table_health(self, address: Address, *, explain: bool) -> Mapping[str, object]:
+        from regelate.operations.health import table_health
+
+        with self._tables.open(address, Access.READ) as session:
+            policy = self._knobs.policy(session)
+            report = table_health(session.reader, self._clock, policy)
+            self._telemetry.tell(Assessed(table=address.ident, small_files=report.health.small_files))
+            listed = None
+            if explain:
+                found = islice(session.reader.explain(policy), EXPLAINED_FILES)
+                listed = [answers.explained(data_file, reason) for data_file, reason in found]
+            return answers.assessed(report.health, listed)
+
+    def explain_files(self, address: Address) -> Iterator[Mapping[str, object]]:
+        """Stream one reason per data file, without a limit."""
+        with self._tables.open(address, Access.READ) as session:
+            for data_file, reason in session.reader.explain(self._knobs.policy(session)):
+                yield answers.explained(data_file, reason)

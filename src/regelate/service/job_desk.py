@@ -1,0 +1,126 @@
+"""Jobs at the desk: submitted, looked at, cancelled, given up. Who works on them is `Worker`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from regelate.core.engines import HERE, Engine
+from regelate.core.job import JobRecord, Origin, lock_of
+from regelate.core.requests import request_json
+from regelate.errors import InvalidRequest, NotFound
+from regelate.operations import job_answers
+from regelate.operations.continuing import RunPart
+from regelate.operations.jobs import cancel, give_up, live_job, look_after, running_job, submit
+from regelate.service.job_stores import JobStores
+from regelate.settings import CatalogSettings
+from regelate.tenancy import Address
+
+Fields = Mapping[str, object]
+MAX_STORED_REQUEST_BYTES = 64 * 1024
+"""As JSON. They are in the record twice, as given and in the token of the next part; base64 and escapes add to them."""
+
+
+class JobDesk:
+    """Takes jobs for the tables of `catalogs`, and tells how they stand. Errors: Unsupported JOBS_DISABLED."""
+
+    def __init__(self, stores: JobStores, catalogs: Mapping[str, CatalogSettings]) -> None:
+        self._stores = stores
+        self._catalogs = catalogs
+
+    @property
+    def enabled(self) -> bool:
+        """Whether this deployment has jobs."""
+        return self._stores.tools is not None
+
+    def check_enabled(self) -> None:
+        """Raise Unsupported JOBS_DISABLED where this deployment has no jobs."""
+        self._stores.needed()
+
+    def submit(
+        self,
+        address: Address,
+        part: RunPart,
+        origin: Origin,
+        *,
+        engine: Engine = HERE,
+        why: str = "",
+    ) -> JobRecord:
+        """Store and announce a job for this part and those after it; return it, or the one that the table has.
+
+        Errors: Unsupported JOBS_DISABLED, Unavailable JOBS_UNAVAILABLE, InvalidRequest PAYLOAD_TOO_LARGE.
+        """
+        tools = self._stores.needed()
+        if len(request_json(part.request)) > MAX_STORED_REQUEST_BYTES:
+            told = f"a job keeps {MAX_STORED_REQUEST_BYTES} bytes of its request; send less, or compact without a job"
+            raise InvalidRequest("PAYLOAD_TOO_LARGE", told, status=413, max_bytes=MAX_STORED_REQUEST_BYTES)
+        now = tools.store.now_ms()
+        return submit(
+            tools,
+            JobRecord(
+                job_id=_job_id(address, part.base_run_id),
+                tenant_id=address.tenant_id,
+                catalog=address.catalog,
+                ident=address.ident,
+                table=address.table or "",
+                run_id=part.base_run_id,
+                request=part.request,
+                origin=origin,
+                created_ms=now,
+                updated_ms=now,
+                part=part.part,
+                resume_token=None if part.token is None else part.token.encoded(),
+                engine=engine,
+                why=why,
+            ),
+        )
+
+    def running(self, address: Address) -> JobRecord | None:
+        """Return the job that somebody is at on a table; None also where there are no jobs."""
+        tools = self._stores.tools
+        return None if tools is None else running_job(tools, lock_of(address.catalog, address.ident))
+
+    def live(self, address: Address, *, announce: bool) -> JobRecord | None:
+        """Return a table's job that is not at its end; announce it again where its message or its worker is lost."""
+        return live_job(self._stores.needed(), lock_of(address.catalog, address.ident), announce=announce)
+
+    def job_status(self, tenant_id: str, job_id: str) -> Fields:
+        """Tell how a job stands; of one that runs elsewhere a worker is asked to look, where that is due."""
+        record = self._known(job_id, tenant_id)
+        look_after(self._stores.needed(), record)
+        return job_answers.told(record)
+
+    def job_cancel(self, tenant_id: str, job_id: str) -> Fields:
+        self._known(job_id, tenant_id)
+        return job_answers.told(cancel(self._stores.needed(), job_id))
+
+    def recent_jobs(self, limit: int) -> tuple[Fields, ...]:
+        """Return the newest jobs of the store, whoever's they are: for the command line on its machine."""
+        return tuple(job_answers.told(record) for record in self._stores.needed().store.recent(limit))
+
+    def give_up_job(self, job_id: str, part: int, why: str) -> None:
+        """End a job of whose present part no worker will hear any more."""
+        give_up(self._stores.needed(), job_id, part, why)
+
+    def postpone_message(self, receipt: str, seconds: float) -> None:
+        """Make a message that could not be served come again after so many seconds."""
+        self._stores.needed().queue.postpone(receipt, seconds)
+
+    def _known(self, job_id: str, tenant_id: str) -> JobRecord:
+        """Return a job of this tenant. Another tenant's is not told apart from one that does not exist.
+
+        Where tenants are only labels of one catalog, they hide nothing from each other here either.
+        """
+        record = self._stores.needed().store.get(job_id)
+        shared = record is not None and record.catalog in self._catalogs
+        multi = not shared or record is None or self._catalogs[record.catalog].multi_tenant
+        if record is None or (multi and record.tenant_id != tenant_id):
+            raise NotFound("JOB_NOT_FOUND", "there is no such job, or it ended long ago", job_id=job_id)
+        return record
+
+
+def _job_id(address: Address, run_id: str) -> str:
+    """Name a job by its run: the same event asks for the same job, also when that one has ended."""
+    text = json.dumps([address.tenant_id, address.catalog, address.ident, run_id])
+    return f"job-{hashlib.sha256(text.encode()).hexdigest()[:32]}"

@@ -1,0 +1,83 @@
+"""Which knob wins for a table: the request's, the table's own property, or config.json's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from regelate.core.option_retention import resolve_orphan_age, resolve_retention
+from regelate.core.options import Auto, CheckPolicy, resolve_check, resolve_policy
+from regelate.core.policy import CompactionPolicy, RetentionPolicy
+from regelate.core.requests import CompactRequest
+from regelate.operations.compaction import CompactCommand
+from regelate.operations.conducting import ConfiguredKnobs, TableKnobs, command_of
+from regelate.operations.continuing import RunPart
+from regelate.ports.clock import Clock
+
+if TYPE_CHECKING:
+    from regelate.adapters.iceberg.session import TableSession
+
+
+class Knobs:
+    """Resolves policies of loaded tables against `config` and `check`, the layers of config.json."""
+
+    def __init__(self, config: ConfiguredKnobs, check: CheckPolicy, clock: Clock) -> None:
+        self._config = config
+        self._check = check
+        self._clock = clock
+
+    def policy(self, session: TableSession) -> CompactionPolicy:
+        """Return the policy of a COMPACT of this table that asks for nothing special."""
+        return resolve_policy(
+            request=CompactRequest(),
+            table_properties=session.properties,
+            config=self._config.compaction,
+            now_ms=self._clock.now_ms(),
+            table_sort_order=session.sort_fields,
+        )
+
+    def command(self, session: TableSession, part: RunPart) -> CompactCommand:
+        """Resolve every knob of a run. Errors: InvalidRequest, Conflict PLAN_CHANGED or TABLE_REPLACED."""
+        table = TableKnobs(
+            uuid=str(session.table.metadata.table_uuid),
+            properties=session.properties,
+            sort_order=session.sort_fields,
+        )
+        return command_of(part, table, self._config, now_ms=self._clock.now_ms())
+
+    def retention(
+        self,
+        session: TableSession,
+        hours: object,
+        *,
+        keep: object = None,
+        grace: object = None,
+        hours_field: str = "retention_hours",
+    ) -> RetentionPolicy:
+        """Return what may be expired of this table; `hours_field` is what the request calls the hours."""
+        return resolve_retention(
+            request_hours=hours,
+            request_min=keep,
+            request_grace=grace,
+            table_properties=session.properties,
+            config=self._config.retention,
+            hours_field=hours_field,
+        )
+
+    def orphan_age_ms(self, older_than_hours: float | None) -> int:
+        """Return the age from which a file that nothing names may go. Errors: InvalidRequest for one too young."""
+        return resolve_orphan_age(older_than_hours, self._config.retention)
+
+    def check(self, session: TableSession) -> CheckPolicy:
+        """Return when a WRITE to this table looks for small files."""
+        return resolve_check(table_properties=session.properties, config=self._check)
+
+    def auto(self, properties: Mapping[str, str]) -> Auto:
+        """Return what a WRITE does that found enough small files."""
+        return resolve_check(table_properties=properties, config=self._check).auto
+
+    def refuse_malformed(self, properties: Mapping[str, str]) -> None:
+        """Refuse a malformed property now rather than in every later COMPACT of the table. Errors: InvalidRequest."""
+        resolve_check(table_properties=properties, config=self._check)
+        resolve_retention(table_properties=properties, config=self._config.retention)
+        resolve_policy(request=CompactRequest(), table_properties=properties, config=self._config.compaction, now_ms=0)

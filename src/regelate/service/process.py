@@ -1,0 +1,44 @@
+"""HEALTH_CHECK and metrics: this process itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from regelate import __version__
+from regelate.core.engines import Engine
+from regelate.errors import RegelateError
+from regelate.service.access import CatalogAccess
+
+if TYPE_CHECKING:
+    from regelate.adapters.telemetry import ProcessTelemetry
+
+
+class Process:
+    """Says how this process is; `has_spark` whether it can leave a table to Spark."""
+
+    def __init__(
+        self, access: CatalogAccess, telemetry: ProcessTelemetry, environment: str, has_spark: Callable[[], bool]
+    ) -> None:
+        self._access = access
+        self._telemetry = telemetry
+        self._environment = environment
+        self._has_spark = has_spark
+
+    def health_check(self) -> Mapping[str, object]:
+        from regelate.adapters.iceberg.admin import IcebergAdmin
+
+        try:
+            reachable = IcebergAdmin(self._access.survey(), defaults={}).reachable()
+        except RegelateError:  # some catalogs are already asked when they are opened
+            reachable = False
+        return {
+            "version": __version__,
+            "environment": self._environment,
+            "catalog_reachable": reachable,
+            "engines": [engine.value for engine in Engine if not engine.is_remote or self._has_spark()],
+        }
+
+    def metrics_text(self) -> str:
+        """Return the metrics of this process since this was first called, in Prometheus' text format."""
+        return self._telemetry.prometheus.text()

@@ -1,0 +1,67 @@
+"""QUERY: one snapshot of one table, read in a session of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from regelate.core.measures import Queried
+from regelate.core.requests import QueryRequest
+from regelate.core.session_policy import Access
+from regelate.ports.clock import Clock
+from regelate.ports.telemetry import Telemetry
+from regelate.service.engines import Engines
+from regelate.service.open_tables import OpenTables
+from regelate.service.results import ResultStores
+from regelate.tenancy import Address
+
+if TYPE_CHECKING:
+    from regelate.ports.query import TableScan
+    from regelate.settings import LimitSettings
+
+
+class Queries:
+    """Answers queries within the limits of the tenant who asks."""
+
+    def __init__(
+        self,
+        tables: OpenTables,
+        engines: Engines,
+        results: ResultStores,
+        limits: LimitSettings,
+        clock: Clock,
+        telemetry: Telemetry,
+    ) -> None:
+        self._tables = tables
+        self._engines = engines
+        self._results = results
+        self._limits = limits
+        self._clock = clock
+        self._telemetry = telemetry
+
+    def query(self, address: Address, request: QueryRequest) -> Mapping[str, object]:
+        from regelate.adapters.iceberg.scan import SnapshotScan
+        from regelate.operations.query import QueryLimits, QueryTools, query
+
+        limits = self._limits.of(address.tenant_id)
+        results = self._results.of(address.tenant_id)
+        with self._tables.open(address, Access.READ) as session:
+
+            def scan(snapshot_id: int | None, as_of_ms: int | None) -> TableScan:
+                views = session.folder / "views"
+                return SnapshotScan(session.table, session.manifests, views, snapshot_id=snapshot_id, as_of_ms=as_of_ms)
+
+            stored = None if results is None else limits.max_stored_result_bytes
+            tools = QueryTools(
+                scan=scan,
+                engine=self._engines.querying(session, max_stored_bytes=stored),
+                clock=self._clock,
+                limits=QueryLimits(
+                    max_rows=limits.max_result_rows, max_bytes=limits.max_result_bytes, seconds=limits.query_seconds
+                ),
+                results=results,
+            )
+            with self._telemetry.span("query", table=address.ident):
+                found = query(tools, request, table_name=address.table or "")
+        self._telemetry.tell(Queried(table=address.ident, seconds=found.query_time_ms / 1000))
+        return found.as_dict()

@@ -1,0 +1,32 @@
+"""What dead runs and finished expiries left of one loaded table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from regelate.ports.files import Reclaimer
+from regelate.tenancy import Address
+
+if TYPE_CHECKING:
+    from regelate.adapters.iceberg.session import TableSession
+    from regelate.operations.sweep import SweptTable
+
+
+class TableSweeps:
+    """Sweeps loaded tables, for SWEEP and for MAINTAIN. No run lives longer than `longest_run_seconds`."""
+
+    def __init__(self, *, longest_run_seconds: float) -> None:
+        self._longest_run_seconds = longest_run_seconds
+
+    def sweep(self, session: TableSession, reclaimer: Reclaimer, address: Address, *, dry_run: bool) -> SweptTable:
+        """Sweep one loaded table; what went wrong is in the result."""
+        from regelate.adapters.iceberg.dead_runs import TableLedgers
+        from regelate.operations.sweep import sweep_table
+
+        return sweep_table(
+            address.ident,
+            TableLedgers(session.catalog, address.ident, session.manifests),
+            reclaimer,
+            longest_run_seconds=self._longest_run_seconds,
+            dry_run=dry_run,
+        )

@@ -1,0 +1,75 @@
+"""Tables as names: create, alter, describe, list, drop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from regelate.core.schema import TableDefinition
+from regelate.core.session_policy import Access
+from regelate.operations import answers
+from regelate.service.access import CatalogAccess
+from regelate.service.knobs import Knobs
+from regelate.tenancy import Address, Tenancy
+
+if TYPE_CHECKING:
+    from regelate.adapters.iceberg.admin import IcebergAdmin
+
+Fields = Mapping[str, object]
+
+
+class Tables:
+    """The verbs on tables as names. `defaults` are the properties of a new table, unless its request names them."""
+
+    def __init__(self, access: CatalogAccess, tenancy: Tenancy, knobs: Knobs, defaults: Mapping[str, str]) -> None:
+        self._access = access
+        self._tenancy = tenancy
+        self._knobs = knobs
+        self._defaults = defaults
+
+    def create_table(self, address: Address, definition: TableDefinition, *, if_not_exists: bool) -> Fields:
+        from regelate.operations.tables import create_table
+
+        self._check(address, definition.properties)
+        made = create_table(self._admin(address), address.ident, definition, if_not_exists=if_not_exists)
+        return {"created": made.created, "table_uuid": made.table_uuid, "location": made.location}
+
+    def alter_table(
+        self, address: Address, *, set_properties: Mapping[str, str], unset_properties: Sequence[str]
+    ) -> Fields:
+        from regelate.operations.tables import alter_table
+
+        self._check(address, set_properties)
+        found = alter_table(
+            self._admin(address), address.ident, set_properties=set_properties, unset_properties=unset_properties
+        )
+        return {"properties": dict(found)}
+
+    def describe_table(self, address: Address) -> Fields:
+        from regelate.operations.tables import describe_table
+
+        return answers.described(describe_table(self._admin(address, Access.READ), address.ident))
+
+    def list_tables(self, address: Address) -> Fields:
+        from regelate.operations.tables import list_tables
+
+        return {"tables": list(list_tables(self._admin(address, Access.READ), address.ident))}
+
+    def drop_table(self, address: Address, *, purge: bool) -> Fields:
+        from regelate.operations.tables import drop_table
+
+        drop_table(self._admin(address), address.ident, purge=purge)
+        return {"dropped": True}
+
+    def _check(self, address: Address, properties: Mapping[str, str]) -> None:
+        self._tenancy.check_locations(address, properties)
+        self._knobs.refuse_malformed(properties)
+
+    def _admin(self, address: Address, access: Access = Access.WRITE) -> IcebergAdmin:
+        from regelate.adapters.iceberg.admin import IcebergAdmin
+
+        return IcebergAdmin(
+            self._access.of(address, access),
+            defaults=self._defaults,
+            survey=lambda: self._access.survey(address.catalog),
+        )

@@ -1,0 +1,116 @@
+"""WRITE, and what `compaction.auto` says after one that found enough small files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from regelate.core.job import Origin
+from regelate.core.measures import Wrote
+from regelate.core.options import Auto
+from regelate.core.requests import CompactRequest
+from regelate.errors import RegelateError
+from regelate.operations import answers
+from regelate.operations.conducting import run_id_of
+from regelate.operations.continuing import RunPart
+from regelate.ports.clock import Clock
+from regelate.ports.telemetry import Telemetry
+from regelate.service.compactions import Compactions
+from regelate.service.engines import Engines
+from regelate.service.job_desk import JobDesk
+from regelate.service.knobs import Knobs
+from regelate.service.open_tables import OpenTables
+from regelate.tenancy import Address
+
+if TYPE_CHECKING:
+    from regelate.adapters.iceberg.session import TableSession
+    from regelate.operations.write import CheckPolicy, WriteCommand, WriteResult
+
+log = logging.getLogger(__name__)
+Fields = Mapping[str, object]
+
+
+class Writes:
+    """Writes rows. What follows a write by itself is left to `compactions`, now, or to `jobs`, later."""
+
+    def __init__(
+        self,
+        tables: OpenTables,
+        engines: Engines,
+        knobs: Knobs,
+        compactions: Compactions,
+        jobs: JobDesk,
+        clock: Clock,
+        telemetry: Telemetry,
+    ) -> None:
+        self._tables = tables
+        self._engines = engines
+        self._knobs = knobs
+        self._compactions = compactions
+        self._jobs = jobs
+        self._clock = clock
+        self._telemetry = telemetry
+
+    def write(
+        self,
+        address: Address,
+        records: object,
+        *,
+        mode: str,
+        key: Sequence[str],
+        idempotency_key: str | None,
+        seconds_left: float | None = None,
+    ) -> Fields:
+        """Write records: JSON objects, or an Arrow table. `seconds_left`: until this process is ended from outside."""
+        from regelate.operations.write import WriteCommand, WriteMode
+
+        run_id = run_id_of("write", idempotency_key)
+        command = WriteCommand(rows=records, run_id=run_id, mode=WriteMode(mode), key=tuple(key))
+        with self._tables.open(address) as session:
+            done = self._written(session, command)
+            properties = session.properties
+        recommended, small = done.compaction_recommended, done.small_files_count
+        self._telemetry.tell(Wrote(table=address.ident, compaction_recommended=recommended, small_files=small))
+        auto = self._knobs.auto(properties) if recommended else Auto.RECOMMEND
+        return {**answers.written(done), **self._followed(address, auto, done.snapshot_id, seconds_left)}
+
+    def _written(self, session: TableSession, command: WriteCommand) -> WriteResult:
+        from regelate.adapters.iceberg.rows import IcebergRowWriter
+        from regelate.operations.write import WriteTools, write
+
+        with self._engines.upserting(session) as keys:
+            tools = WriteTools(
+                table_uuid=str(session.table.metadata.table_uuid),
+                rows=IcebergRowWriter(session.table.metadata, session.outputs),
+                committer=session.committer,
+                clock=self._clock,
+                check=lambda: self._check(session),
+                fresh_reader=session.fresh_reader,
+                keys=keys,
+            )
+            return write(tools, command)
+
+    def _check(self, session: TableSession) -> CheckPolicy:
+        from regelate.operations.write import CheckPolicy
+
+        found = self._knobs.check(session)
+        return CheckPolicy(interval=found.interval if found.enabled else 0, policy=self._knobs.policy(session))
+
+    def _followed(self, address: Address, auto: Auto, snapshot_id: int | None, seconds_left: float | None) -> Fields:
+        """Do what `compaction.auto` says; nothing here fails the write, which has landed."""
+        found: dict[str, object] = {"compaction_job_id": None, "compaction_status": None}
+        try:
+            if auto is Auto.ASYNC and self._jobs.enabled:
+                part = RunPart(base_run_id=f"write-{snapshot_id}", part=1, request=CompactRequest())
+                found["compaction_job_id"] = self._jobs.submit(address, part, Origin.WRITE).job_id
+            elif auto is Auto.SYNC:
+                asked = CompactRequest(idempotency_key=f"write-{snapshot_id}")
+                done = self._compactions.compact(address, asked, seconds_left=seconds_left)
+                found |= {"compaction_status": done["status"], "compaction_job_id": done.get("job_id")}
+        except RegelateError as error:
+            found["compaction_status"] = error.code
+        except Exception:
+            log.exception("the compaction after a write failed")
+            found["compaction_status"] = "INTERNAL_ERROR"
+        return found
