@@ -1,4 +1,4 @@
-"""The illest tables are compacted first, and no more of them than the budget allows."""
+"""The unhealthiest tables are compacted first, and no more of them than the budget allows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ POLICIES = st.builds(RankingPolicy, health_below=st.floats(0, 100), max_jobs=st.
 
 
 @given(FLEETS, POLICIES)
-def test_every_table_has_one_rank_and_the_budget_goes_to_the_illest(
+def test_every_table_has_one_rank_and_the_budget_goes_to_the_unhealthiest(
     fleet: list[tuple[str, TableHealth]], policy: RankingPolicy
 ) -> None:
     ranked = rank_fleet(fleet, policy)

@@ -1,4 +1,4 @@
-"""Many tables: a sweep that submits jobs for the illest, and writes that ask for a compaction themselves."""
+"""Many tables: a sweep that submits jobs for the unhealthiest, and writes that ask for a compaction themselves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def by_table(answer: Answer) -> dict[str, Any]:
     return {found["table"]: found for found in answer["ranking"]}
 
 
-def test_a_sweep_submits_jobs_for_the_illest_tables_within_its_budget_and_says_why(stack: JobStack) -> None:
+def test_a_sweep_submits_jobs_for_the_unhealthiest_tables_within_its_budget_and_says_why(stack: JobStack) -> None:
     ill(stack, "worse", 40)
     ill(stack, "well", 1)
     answer = stack.ok("SWEEP", health_below=100, max_jobs=1)

@@ -131,5 +131,5 @@ def _address(scope: Scope, ident: str) -> Address:
     namespace, _, table = ident.rpartition(SEPARATOR)
     tenant = scope.tenant_of(namespace)
     if tenant is None:
-        raise NotAllowed("FORBIDDEN", f"{namespace} is nobody's whom this sweep is for")
+        raise NotAllowed("FORBIDDEN", f"no tenant of this sweep has the namespace {namespace}")
     return Address(tenant_id=tenant, catalog=scope.catalog, ident=ident, table=table)

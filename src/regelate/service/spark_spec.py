@@ -80,7 +80,7 @@ def lake_of(name: str, catalog: CatalogSettings) -> Lake:
         warehouse = Path(warehouse).absolute().as_uri()
     if catalog.kind is CatalogKind.SQL:
         if uri is None or not uri.startswith("sqlite:///"):
-            told = f"Spark cannot reach the catalog {name!r}: of catalogs in a database it is given SQLite only"
+            told = f"Spark cannot reach the catalog {name!r}: of SQL catalogs it can use SQLite only"
             raise Unsupported("SPARK_DISABLED", told, engine="spark")
         uri = str(Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute())
         if warehouse is not None and warehouse.startswith("s3"):

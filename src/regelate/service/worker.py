@@ -108,7 +108,9 @@ class Worker:
         if record is None or record.state.is_final or record.remote not in (None, run_id):
             return None
         if record.remote is None or self.run_job(record.job_id, record.part, at_once=True) is not None:
-            raise Unavailable("JOB_BUSY", f"{job_id} cannot be looked after just now; ask again")
+            raise Unavailable(
+                "JOB_BUSY", f"{job_id} is being looked after by another worker, or cannot be asked about now; ask again"
+            )
         return job_id
 
     @property
