@@ -176,6 +176,7 @@ def _commit(table: Any, snapshot_id: int, listed: Sequence[Any], entries: int) -
 
 def compact_few(settings: Any, address: Any) -> dict[str, Any]:
     """Plan the whole table, compact the files that exist, commit; seconds by phase."""
+    from regelate.core.answers import answer_fields
     from regelate.core.requests import CompactRequest
     from regelate.service.build import build
 
@@ -184,8 +185,8 @@ def compact_few(settings: Any, address: Any) -> dict[str, Any]:
     request = CompactRequest(target_file_size_mb=16, max_files=REAL_FILES, expire_snapshots=False)
     answer = service.compactions.compact(address, request)
     seconds = time.perf_counter() - before
-    stats = answer["stats"]
-    return {"seconds": seconds, "status": answer["status"], "compacted": stats["files_compacted"], "stats": stats}
+    stats = answer_fields(answer)["stats"]
+    return {"seconds": seconds, "status": answer.status.value, "compacted": stats["files_compacted"], "stats": stats}
 
 
 def cached(home: Path, *_: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def compact_counted(settings: Any, address: Any) -> dict[str, Any]:
     with counting() as asked:
         answer = service.compactions.compact(address, CompactRequest(force=True))
     seconds = time.perf_counter() - before
-    if (answer["status"], answer["stats"]["snapshots_expired"]) != ("COMPLETED", EXPIRING):
+    if (answer.status, answer.stats and answer.stats.snapshots_expired) != ("COMPLETED", EXPIRING):
         raise SystemExit(f"not what was to be measured: {answer}")
     counted = {f"{verb} {kind}": asked.of(verb, kind) for verb, kind in KINDS}
-    return {"seconds": seconds, "phases": answer["stats"]["seconds"], "requests": list(counted), **counted}
+    return {"seconds": seconds, "phases": asdict(answer.stats.seconds), "requests": list(counted), **counted}

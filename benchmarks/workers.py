@@ -50,7 +50,7 @@ def compact(home: Path, *options: str) -> dict[str, Any]:
     request = CompactRequest(target_file_size_mb=target, expire_snapshots=False, verify=verify)
     answer = service.compactions.compact(address, request)
     seconds = time.perf_counter() - before
-    return {"seconds": seconds, "status": answer["status"], "stats": answer["stats"]}
+    return {"seconds": seconds, "status": answer.status.value, "stats": answer.stats and answer.stats.as_dict()}
 
 
 def compact_counted(home: Path, *_: str) -> dict[str, Any]:

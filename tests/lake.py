@@ -22,6 +22,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
+from regelate.core.answers import answer_fields
 from regelate.core.requests import CompactRequest
 from regelate.errors import Conflict
 from regelate.operations.compact import CompactionTools
@@ -127,7 +128,7 @@ class Lake:
         self.steps.between, self.steps.change = between, tools
         try:
             asked = CompactRequest(idempotency_key=key, **request)
-            return dict(self.service.compactions.compact(address(table), asked))
+            return answer_fields(self.service.compactions.compact(address(table), asked))
         finally:
             self.steps.between = self.steps.change = None
 
@@ -141,7 +142,7 @@ class Lake:
     def write(self, table: Table | str, records: Sequence[Mapping[str, object]], **how: Any) -> Answer:
         """Run one WRITE; `how` takes mode, key and idempotency_key."""
         options: dict[str, Any] = {"mode": "append", "key": (), "idempotency_key": None, **how}
-        return dict(self.service.writes.write(address(table), records, **options))
+        return answer_fields(self.service.writes.write(address(table), records, **options))
 
     def expire(
         self,
@@ -156,10 +157,10 @@ class Lake:
         found = self.service.upkeep.expire_snapshots(
             address(table), retention_hours=hours, min_snapshots_to_keep=keep, grace_hours=grace, dry_run=dry_run
         )
-        return dict(found)
+        return answer_fields(found)
 
     def undo(self, table: Table | str, undo_id: str) -> Answer:
-        return dict(self.service.upkeep.undo_expiry(address(table), undo_id))
+        return answer_fields(self.service.upkeep.undo_expiry(address(table), undo_id))
 
     def assert_rows_kept(self, table: Table, **request: Any) -> Answer:
         """COMPACT with `force`, and check that it landed and that the independent reader sees the same rows."""

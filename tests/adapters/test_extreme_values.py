@@ -125,7 +125,7 @@ def test_a_filter_that_reaches_beyond_the_calendar_is_answered(lake: Lake) -> No
         lake.write(table, [{"v": day}])
     asked = {op: {"column": "v", "op": op, "value": day} for op, day in (("<", "0001-01-01"), (">", "9999-12-31"))}
     for written in asked.values():
-        assert lake.service.queries.query(address(table), QueryRequest(filter=written))["rows"] == []
+        assert lake.service.queries.query(address(table), QueryRequest(filter=written)).rows == []
     compacted = lake.compact(table, where="v < '0001-01-01'", force=True)
     assert compacted["status"] == "NOTHING_TO_DO", compacted
 
@@ -143,7 +143,7 @@ def test_an_upsert_finds_the_least_int_in_its_wrapped_partition(lake: Lake) -> N
     table = lake.table(schema, spec=spec, ident="db.wrapped")
     lake.write(table, [{"v": -(2**31), "word": "old"}, {"v": 2**31 - 1, "word": "kept"}])
     lake.write(table, [{"v": -(2**31), "word": "new"}], mode="upsert", key=("v",))
-    found = lake.service.queries.query(address(table), QueryRequest(order_by=[{"column": "v"}]))["rows"]
+    found = lake.service.queries.query(address(table), QueryRequest(order_by=[{"column": "v"}])).rows
     assert [row["word"] for row in found] == ["new", "kept"]
 
 

@@ -38,8 +38,8 @@ def plain_rows(found: Any) -> list[str]:
 
 
 def queried(lake: Lake, table: Table, **request: Any) -> list[str]:
-    answer: Any = lake.service.queries.query(address(table), QueryRequest(**{"limit": 100, **request}))
-    return plain_rows(row.values() for row in answer["rows"])
+    answer = lake.service.queries.query(address(table), QueryRequest(**{"limit": 100, **request}))
+    return plain_rows(row.values() for row in answer.rows)
 
 
 @pytest.mark.parametrize("kind", READ)

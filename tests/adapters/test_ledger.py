@@ -21,6 +21,7 @@ from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.producer import SnapshotProducer
 from regelate.adapters.iceberg.session import TableSession
 from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
+from regelate.core.answers import answer_fields
 from regelate.core.commit import SnapshotChange
 from regelate.core.ledger import EntryVerdict
 from regelate.core.requests import CompactRequest
@@ -66,15 +67,17 @@ def write(built: Hooked, *ids: int, mode: str = "append", key: str | None = None
     records = [{"id": i, "p": f"p{i % 2}"} for i in ids]
     keys = ("id",) if mode == "upsert" else ()
     found = built.service.writes.write(address(IDENT), records, mode=mode, key=keys, idempotency_key=key)
-    return dict(found)
+    return answer_fields(found)
 
 
 def compact(built: Hooked, **options: Any) -> dict[str, Any]:
-    return dict(built.service.compactions.compact(address(IDENT), CompactRequest(**{"force": True, **options})))
+    return answer_fields(
+        built.service.compactions.compact(address(IDENT), CompactRequest(**{"force": True, **options}))
+    )
 
 
 def expire(built: Hooked) -> dict[str, Any]:
-    return dict(
+    return answer_fields(
         built.service.upkeep.expire_snapshots(
             address(IDENT), retention_hours=1, min_snapshots_to_keep=None, grace_hours=None, dry_run=False
         )

@@ -19,6 +19,7 @@ from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.orphans import TableOrphans
 from regelate.adapters.iceberg.reached import reached_by
 from regelate.adapters.iceberg.store import ObjectStore
+from regelate.core.answers import answer_fields
 from regelate.errors import Conflict, InvalidRequest, NotAllowed, RegelateError, Unavailable
 from tests.adapters.test_expiry import NextMonth, ids
 from tests.adapters.test_quarantine import statistics
@@ -60,7 +61,9 @@ def stray(table: Table, name: str, hours: float = 96) -> str:
 
 
 def remove(lake: Lake, table: Table, *, hours: float | None = None, dry_run: bool = False) -> Answer:
-    return dict(lake.service.upkeep.remove_orphan_files(address(table), older_than_hours=hours, dry_run=dry_run))
+    return answer_fields(
+        lake.service.upkeep.remove_orphan_files(address(table), older_than_hours=hours, dry_run=dry_run)
+    )
 
 
 def test_all_valid_files_are_kept(lake: Lake, table: Table) -> None:

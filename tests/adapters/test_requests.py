@@ -10,6 +10,7 @@ from pyiceberg.types import LongType, NestedField
 from benchmarks.counting import IMPLEMENTATION, Requests, counting, kind_of
 from benchmarks.history import with_history
 from regelate.adapters.clock import SystemClock
+from regelate.core.answers import answer_fields
 from regelate.core.requests import CompactRequest, MaintainRequest
 from regelate.tenancy import Scope
 from tests.adapters.test_expiry import NextMonth, in_store, reachable
@@ -152,7 +153,7 @@ def test_a_sweep_looks_no_longer_than_its_process_lives_and_the_next_one_goes_on
 
     def swept(seconds_left: float | None) -> Answer:
         limits = {"max_tables": None, "time_budget_seconds": None, "dry_run": False}
-        return dict(lake.service.fleet.sweep(scope, **limits, seconds_left=seconds_left))
+        return answer_fields(lake.service.fleet.sweep(scope, **limits, seconds_left=seconds_left))
 
     lake = Lake(lake.folder)  # another process, which has read nothing
     lake.catalog.properties["py-io-impl"] = IMPLEMENTATION

@@ -19,7 +19,7 @@ from regelate.adapters.aws.sessions import SESSIONS_KEPT, StsSessions
 from regelate.core.requests import CompactRequest, QueryRequest
 from regelate.core.schema import Column, TableDefinition
 from regelate.core.session_policy import Access, StorageSession, session_name, session_policy
-from regelate.entrypoints.requests import OPERATIONS
+from regelate.entrypoints.actions import OPERATIONS
 from regelate.errors import Unavailable
 from regelate.settings import SettingsError, load_settings
 from regelate.settings.tenants import TenancySettings
@@ -283,7 +283,7 @@ def test_a_tables_files_and_its_catalog_are_reached_with_the_tenants_session(clo
     address = built.service.tenancy.resolve(None, "acme", None, "sales", "orders", creating=True)
     definition = TableDefinition(columns=(Column(name="id", type="long"),))
     made = built.service.tables.create_table(address, definition, if_not_exists=False)
-    assert str(made["location"]).startswith("s3://lake/w/acme__sales.db/orders")
+    assert made.location.startswith("s3://lake/w/acme__sales.db/orders")
     for access in (Access.READ, Access.WRITE):
         with built.open(address, access) as session:
             properties = session.table.io.properties
@@ -302,11 +302,11 @@ def test_a_tables_files_and_its_catalog_are_reached_with_the_tenants_session(clo
         records = [{"id": number}]
         built.service.writes.write(address, records, mode="append", key=(), idempotency_key=None)
     compacted = built.service.compactions.compact(address, CompactRequest(force=True))
-    assert compacted["status"] == "COMPLETED"
+    assert compacted.status == "COMPLETED"
     found = built.service.queries.query(address, QueryRequest(sql="SELECT id FROM t ORDER BY id"))
-    assert found["rows"] == [{"id": 0}, {"id": 1}, {"id": 2}]
-    assert built.service.tables.drop_table(address, purge=True) == {"dropped": True}
-    assert built.service.process.health_check()["catalog_reachable"] is True
+    assert list(found.rows) == [{"id": 0}, {"id": 1}, {"id": 2}]
+    assert built.service.tables.drop_table(address, purge=True).dropped
+    assert built.service.process.health_check().catalog_reachable is True
 
 
 @pytest.mark.parametrize(

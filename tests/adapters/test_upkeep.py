@@ -16,6 +16,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
+from regelate.core.answers import answer_fields
 from regelate.core.policy import CompactionPolicy
 from regelate.core.requests import MaintainRequest
 from regelate.errors import NotFound, RegelateError
@@ -44,15 +45,17 @@ UNMERGED = {"commit.manifest-merge.enabled": "false"}
 
 
 def rewrite(lake: Lake, table: Table, *, dry_run: bool = False) -> Answer:
-    return dict(lake.service.upkeep.rewrite_manifests(address(table), dry_run=dry_run))
+    return answer_fields(lake.service.upkeep.rewrite_manifests(address(table), dry_run=dry_run))
 
 
 def dangling(lake: Lake, table: Table, *, dry_run: bool = False) -> Answer:
-    return dict(lake.service.upkeep.remove_dangling_deletes(address(table), dry_run=dry_run))
+    return answer_fields(lake.service.upkeep.remove_dangling_deletes(address(table), dry_run=dry_run))
 
 
 def maintain(lake: Lake, table: Table, *, steps: list[str] | None = None, dry_run: bool = False, **more: Any) -> Answer:
-    return dict(lake.service.upkeep.maintain(address(table), MaintainRequest(steps=steps, dry_run=dry_run, **more)))
+    return answer_fields(
+        lake.service.upkeep.maintain(address(table), MaintainRequest(steps=steps, dry_run=dry_run, **more))
+    )
 
 
 def identity(entry: ManifestEntry) -> tuple[object, ...]:
@@ -213,8 +216,8 @@ def test_a_delete_manifest_that_java_cannot_read_is_named_and_written_anew_thoug
     before, expected = identities(table, ManifestContent.DELETES), model_rows(table)
     (hurt,) = delete_manifests(table)
     told = lake.service.health.table_health(address(table), explain=False)
-    assert told["unreadable_manifests"] == [hurt]
-    assert str(told["recommendation"]).startswith("REWRITE_MANIFESTS: Spark, Trino and Flink fail on 1 delete manifest")
+    assert told.unreadable_manifests == (hurt,)
+    assert told.recommendation.startswith("REWRITE_MANIFESTS: Spark, Trino and Flink fail on 1 delete manifest")
     assert rewrite(lake, table, dry_run=True)["manifests_replaced"] == 1
     assert rewrite(lake, table)["manifests_created"] == 1
     (cured,) = delete_manifests(table.refresh())
@@ -224,8 +227,8 @@ def test_a_delete_manifest_that_java_cannot_read_is_named_and_written_anew_thoug
     assert model_rows(table) == expected
     assert rewrite(lake, table)["commits"] == 0
     told = lake.service.health.table_health(address(table), explain=False)
-    assert told["unreadable_manifests"] == []
-    assert str(told["recommendation"]).startswith("Nothing to do")
+    assert told.unreadable_manifests == ()
+    assert told.recommendation.startswith("Nothing to do")
 
 
 def test_whether_java_can_read_a_delete_manifest_is_known_without_another_request(lake: Lake) -> None:

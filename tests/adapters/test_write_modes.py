@@ -17,6 +17,7 @@ from pyiceberg.table.update import SetCurrentSchemaUpdate
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
+from regelate.core.answers import answer_fields
 from regelate.core.requests import CompactRequest
 from regelate.errors import RegelateError
 from regelate.operations.attempt import MAX_RACES
@@ -82,7 +83,7 @@ class Writing:
         answered = self.service.writes.write(
             address("db.t"), records, mode=mode, key=tuple(key), idempotency_key=repeat
         )
-        return dict(answered)
+        return answer_fields(answered)
 
     def before_commit(self, *hooks: Callable[[], object]) -> None:
         self.built.hooked.before_commit[:] = hooks
@@ -347,7 +348,7 @@ def test_a_compaction_meanwhile_changes_nothing_of_what_an_upsert_means(lake: Wr
 
     def compact() -> None:
         other = build(load_settings({"REGELATE_HOME": str(lake.folder)}))
-        assert other.compactions.compact(address("db.t"), CompactRequest(force=True))["compacted"]
+        assert other.compactions.compact(address("db.t"), CompactRequest(force=True)).compacted
 
     lake.before_commit(compact)
     lake.write((1, "a", "new"), (2, "b", "new"), mode="upsert", key=["id"])

@@ -186,9 +186,8 @@ def _compact(service: Service, mine: Assignment, deeds: Deeds, writers_done: Eve
         except RegelateError as error:
             deeds.faults.append(str(error))
             continue
-        stats: Any = answer.get("stats")
-        if stats:
+        if answer.stats is not None:
             deeds.runs += 1
-            deeds.groups_landed += stats["groups"]
+            deeds.groups_landed += answer.stats.groups
         writers_done.wait(mine.pause_seconds)
     deeds.groups, deeds.bytes_wasted, deeds.bytes_landed = gauge.groups, gauge.wasted, gauge.written - gauge.wasted

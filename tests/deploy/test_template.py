@@ -16,10 +16,11 @@ from regelate.adapters.telemetry.emf import NAMESPACE, SERVICE
 from regelate.core.measures import METRICS
 from regelate.core.session_policy import Access, session_policy
 from regelate.core.spark_job import SparkState
+from regelate.entrypoints.actions import parse_request
 from regelate.entrypoints.dispatch import Unserved, dispatch
 from regelate.entrypoints.envelope import Envelope, keyed, recognise
 from regelate.entrypoints.http import DOCS_PATH, ROUTES
-from regelate.entrypoints.requests import Compact, Sweep, parse_request
+from regelate.entrypoints.requests import Compact, Sweep
 from regelate.settings import load_settings
 from tests.deploy.cloudformation import ROOT, conditions_in, names_in, template, walk
 from tests.entrypoints.fakes import FakeService, LambdaContext

@@ -5,10 +5,31 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from regelate import __version__
+from regelate.core.answers import (
+    AlterTableAnswer,
+    CompactAnswer,
+    CreateTableAnswer,
+    DescribeTableAnswer,
+    DropTableAnswer,
+    ExpireSnapshotsAnswer,
+    HealthCheckAnswer,
+    JobAnswer,
+    ListTablesAnswer,
+    MaintainAnswer,
+    QueryAnswer,
+    RemoveOrphanFilesAnswer,
+    RewriteManifestsAnswer,
+    SweepAnswer,
+    TableHealthAnswer,
+    WriteAnswer,
+)
 from regelate.core.requests import CompactRequest, MaintainRequest, QueryRequest
 from regelate.core.schema import TableDefinition
 from regelate.errors import Conflict, NotFound
@@ -86,6 +107,20 @@ JOB: dict[str, object] = {
 }
 
 
+def answering(kind: type) -> Callable[[Callable[..., dict[str, object]]], Callable[..., Any]]:
+    """Make the answer of an operation from its fields as JSON has them."""
+    values: TypeAdapter[Any] = TypeAdapter(kind)
+
+    def answered(operation: Callable[..., dict[str, object]]) -> Callable[..., Any]:
+        @wraps(operation)
+        def asked(*args: Any, **more: Any) -> Any:
+            return values.validate_python(operation(*args, **more))
+
+        return asked
+
+    return answered
+
+
 class FakeService:
     """`calls`: every operation that passed the door, with its address and its keyword arguments.
 
@@ -112,6 +147,7 @@ class FakeService:
             raise NotFound("TABLE_NOT_FOUND", f"no table {address.ident}", table=address.ident)
         return self.known[address.ident]
 
+    @answering(HealthCheckAnswer)
     def health_check(self) -> dict[str, object]:
         self._called("HEALTH_CHECK", None)
         environment = self.settings.environment
@@ -120,6 +156,7 @@ class FakeService:
     def metrics_text(self) -> str:
         return "# nothing\n"
 
+    @answering(CreateTableAnswer)
     def create_table(self, address: Address, definition: TableDefinition, *, if_not_exists: bool) -> dict[str, object]:
         self._called("CREATE_TABLE", address, definition=definition, if_not_exists=if_not_exists)
         created = address.ident not in self.known
@@ -128,6 +165,7 @@ class FakeService:
         self.known.setdefault(address.ident, FakeTable(definition))
         return {"created": created, "table_uuid": UUID, "location": f"file:///warehouse/{address.ident}"}
 
+    @answering(AlterTableAnswer)
     def alter_table(
         self, address: Address, *, set_properties: Mapping[str, str], unset_properties: Sequence[str]
     ) -> dict[str, object]:
@@ -137,6 +175,7 @@ class FakeService:
         table.properties = {**kept, **set_properties}
         return {"properties": table.properties}
 
+    @answering(DescribeTableAnswer)
     def describe_table(self, address: Address) -> dict[str, object]:
         self._called("DESCRIBE_TABLE", address)
         table = self._table(address)
@@ -154,17 +193,20 @@ class FakeService:
             "refs": [],
         }
 
+    @answering(ListTablesAnswer)
     def list_tables(self, address: Address) -> dict[str, object]:
         self._called("LIST_TABLES", address)
         prefix = f"{address.ident}."
         return {"tables": sorted(ident.removeprefix(prefix) for ident in self.known if ident.startswith(prefix))}
 
+    @answering(DropTableAnswer)
     def drop_table(self, address: Address, *, purge: bool) -> dict[str, object]:
         self._called("DROP_TABLE", address, purge=purge)
         self._table(address)
         del self.known[address.ident]
         return {"dropped": True}
 
+    @answering(WriteAnswer)
     def write(self, address: Address, records: Sequence[Mapping[str, Any]], **arguments: Any) -> dict[str, object]:
         self._called("WRITE", address, records=records, **arguments)
         table = self._table(address)
@@ -182,6 +224,7 @@ class FakeService:
             "compaction_status": None,
         }
 
+    @answering(QueryAnswer)
     def query(self, address: Address, request: QueryRequest) -> dict[str, object]:
         self._called("QUERY", address, request=request)
         self.before_query(request)
@@ -196,6 +239,7 @@ class FakeService:
             "query_time_ms": 1.5,
         }
 
+    @answering(CompactAnswer)
     def compact(self, address: Address, request: CompactRequest, **arguments: Any) -> dict[str, object]:
         self._called("COMPACT", address, request=request, **arguments)
         self._table(address)
@@ -209,6 +253,7 @@ class FakeService:
                 "status": "PLANNED",
                 "reason": None,
                 "snapshot_id": None,
+                "stats": None,
                 "plan": plan,
                 "warnings": [],
             }
@@ -221,6 +266,7 @@ class FakeService:
             "warnings": [],
         }
 
+    @answering(TableHealthAnswer)
     def table_health(self, address: Address, *, explain: bool) -> dict[str, object]:
         self._called("TABLE_HEALTH", address, explain=explain)
         counts = ("files", "size_bytes", "rows", "small_files", "candidate_files", "delete_files", "partitions")
@@ -233,6 +279,7 @@ class FakeService:
         listed: dict[str, object] = {"explained": []} if explain else {}
         return {**fields, "size_histogram": [], "worst_partitions": [], "recommendation": "nothing to do", **listed}
 
+    @answering(ExpireSnapshotsAnswer)
     def expire_snapshots(self, address: Address, **arguments: Any) -> dict[str, object]:
         self._called("EXPIRE_SNAPSHOTS", address, **arguments)
         return {
@@ -245,31 +292,37 @@ class FakeService:
             **NOTHING_QUARANTINED,
         }
 
+    @answering(RemoveOrphanFilesAnswer)
     def remove_orphan_files(self, address: Address, **arguments: Any) -> dict[str, object]:
         self._called("REMOVE_ORPHAN_FILES", address, **arguments)
         names = ("orphan_files", "orphan_bytes", "young_files", "files_deleted", "bytes_freed")
         return {"dry_run": arguments["dry_run"], **dict.fromkeys(names, 0), "orphans": []}
 
+    @answering(RewriteManifestsAnswer)
     def rewrite_manifests(self, address: Address, **arguments: Any) -> dict[str, object]:
         self._called("REWRITE_MANIFESTS", address, **arguments)
         names = ("before", "after", "replaced", "created")
         counts: dict[str, object] = {f"manifests_{name}": 0 for name in names}
         return {"dry_run": arguments["dry_run"], **counts, "entries": 0, "commits": 0, "snapshot_id": None}
 
+    @answering(MaintainAnswer)
     def maintain(self, address: Address, request: MaintainRequest) -> dict[str, object]:
         self._called("MAINTAIN", address, request=request)
         return {"status": "COMPLETED", "dry_run": request.dry_run, "steps": [], "bytes_freed": 0, "warnings": []}
 
+    @answering(ExpireSnapshotsAnswer)
     def undo_expiry(self, address: Address, undo_id: str) -> dict[str, object]:
         self._called("EXPIRE_SNAPSHOTS", address, undo_id=undo_id)
         counts = {"snapshots_expired": 0, "files_deleted": 0, "bytes_freed": 0}
         listed: dict[str, object] = {"snapshot_ids": [], "refs_removed": []}
         return {"dry_run": False, **counts, **listed, **NOTHING_QUARANTINED}
 
+    @answering(JobAnswer)
     def job_status(self, tenant_id: str, job_id: str) -> dict[str, object]:
         self._called("JOB_STATUS", None, tenant_id=tenant_id, job_id=job_id)
         return {**JOB, "job_id": job_id}
 
+    @answering(JobAnswer)
     def job_cancel(self, tenant_id: str, job_id: str) -> dict[str, object]:
         self._called("JOB_CANCEL", None, tenant_id=tenant_id, job_id=job_id)
         return {**JOB, "job_id": job_id, "state": "CANCELLING"}
@@ -288,6 +341,7 @@ class FakeService:
     def postpone_message(self, receipt: str, seconds: float) -> None:
         self._called("postpone_message", None, receipt=receipt, seconds=seconds)
 
+    @answering(SweepAnswer)
     def sweep(self, scope: Scope, **arguments: Any) -> dict[str, object]:
         self._called("SWEEP", None, scope=scope, **arguments)
         return {

@@ -28,7 +28,7 @@ from regelate.core.exit_codes import DONE, FAILED, INTERRUPTED, LATER, PARTIAL, 
 from regelate.entrypoints.cli import failures, main, screen, texts
 from regelate.entrypoints.cli.parser import make_parser
 from regelate.entrypoints.cli.running import COMMANDS
-from regelate.entrypoints.responses import check_answer
+from tests.answers import check_answer
 from tests.iceberg_tables import append, live_data_paths, make_catalog, make_table
 
 SOURCE = Path(__file__).parents[2] / "src"

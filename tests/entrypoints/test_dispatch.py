@@ -12,9 +12,9 @@ import pytest
 
 from regelate.core.requests import CompactRequest, QueryRequest
 from regelate.entrypoints.dispatch import dispatch
-from regelate.entrypoints.responses import ErrorAnswer
 from regelate.errors import InvalidRequest
 from regelate.settings import SettingsError
+from tests.answers import check_error
 from tests.entrypoints.fakes import FakeService, LambdaContext, settings_for
 
 QUERY = {"operation": "QUERY", "tenant_id": "test-tenant", "table": "users"}
@@ -60,7 +60,7 @@ def body_of(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 def error_of(answer: Mapping[str, Any]) -> dict[str, Any]:
     body = body_of(answer) if "body" in answer else dict(answer)
-    ErrorAnswer.model_validate(body)
+    check_error(body)
     error: dict[str, Any] = body["error"]
     return error
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from regelate.entrypoints.actions import OPERATIONS
 from regelate.entrypoints.http import ROUTES
-from regelate.entrypoints.requests import OPERATIONS
-from regelate.entrypoints.responses import check_answer
 from regelate.handler import make_handler
+from tests.answers import check_answer
 from tests.entrypoints.fakes import REPOSITORY, FakeService, LambdaContext
 
 EVENTS = sorted((REPOSITORY / "events").glob("*.json"))

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from regelate.entrypoints.actions import parse_request
 from regelate.entrypoints.http import ROUTES
-from regelate.entrypoints.requests import parse_request
 from tests.entrypoints.fakes import REPOSITORY, settings_for
 
 POSTMAN = REPOSITORY / "postman"

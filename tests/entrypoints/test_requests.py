@@ -9,8 +9,9 @@ from pydantic import BaseModel
 
 from regelate.core.options import ICEBERG_OPTIONS
 from regelate.core.requests import CompactRequest, QueryRequest, fields_of
+from regelate.entrypoints.actions import OPERATIONS, parse_request
 from regelate.entrypoints.definition import table_definition
-from regelate.entrypoints.requests import OPERATIONS, Compact, CreateTable, Query, Write, asked, parse_request
+from regelate.entrypoints.requests import Compact, CreateTable, Query, Write, asked
 from regelate.errors import InvalidRequest
 
 TABLE = {"tenant_id": "t", "namespace": "n", "table": "users"}
@@ -50,7 +51,7 @@ def refused(operation: str, **changes: Any) -> InvalidRequest:
 def test_every_operation_has_a_model_and_accepts_its_least_request() -> None:
     assert set(MINIMAL) == set(OPERATIONS)
     for operation, fields in MINIMAL.items():
-        assert isinstance(parse_request({"operation": operation, **fields}), OPERATIONS[operation])
+        assert isinstance(parse_request({"operation": operation, **fields}), OPERATIONS[operation].request)
 
 
 @pytest.mark.parametrize("name", ["JOB_LIST", "compact", "", "X" * 10_000, "\ud800\n"])
@@ -284,7 +285,7 @@ def test_a_nested_type_without_its_parts_is_an_invalid_schema(field: dict[str, A
 
 def test_models_are_strict_and_closed_all_the_way_down() -> None:
     seen: set[type[BaseModel]] = set()
-    waiting: list[type[BaseModel]] = list(OPERATIONS.values())
+    waiting: list[type[BaseModel]] = [row.request for row in OPERATIONS.values()]
     while waiting:
         model = waiting.pop()
         seen.add(model)

@@ -17,8 +17,8 @@ from typing import Any
 import httpx
 import pytest
 
-from regelate.entrypoints.responses import check_answer
 from regelate.entrypoints.serve import INVOCATIONS_PATH
+from tests.answers import check_answer
 from tests.entrypoints.fakes import REPOSITORY
 
 pytestmark = pytest.mark.rie

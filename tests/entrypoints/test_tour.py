@@ -13,11 +13,11 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from regelate.entrypoints.responses import check_answer
 from regelate.entrypoints.serve import INVOCATIONS_PATH, Server
 from regelate.service.build import build
 from regelate.service.facade import Service
 from regelate.settings import load_settings
+from tests.answers import check_answer
 from tests.iceberg_tables import rows
 from tests.table_model import model_rows
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from regelate.adapters.clock import SystemClock
-from regelate.entrypoints.responses import check_answer
 from regelate.operations.compact import CompactionTools
 from regelate.ports.jobs import SparkJobs
 from regelate.settings import load_settings
+from tests.answers import check_answer
 from tests.built import Built
 from tests.entrypoints.fakes import LambdaContext
 from tests.faults.stack import LOCAL_CATALOG, Answer, Stack

@@ -13,10 +13,10 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from regelate.entrypoints.responses import ErrorAnswer, check_answer
 from regelate.handler import make_handler
 from regelate.service.facade import Service
 from regelate.settings import load_settings
+from tests.answers import check_answer, check_error
 from tests.built import Built
 from tests.entrypoints.fakes import LambdaContext
 from tests.iceberg_tables import live_data_paths, local_path
@@ -99,7 +99,7 @@ class Stack:
         """Send a body that must be refused with this status and code, by a message that holds these words."""
         found, answer = self.post(body, **how)
         assert (found, answer.get("error", {}).get("code")) == (status, code), answer
-        ErrorAnswer.model_validate(answer)
+        check_error(answer)
         error: dict[str, Any] = answer["error"]
         for word in words:
             assert word in error["message"], error["message"]

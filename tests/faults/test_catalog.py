@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from regelate.entrypoints.responses import check_answer
+from tests.answers import check_answer
 from tests.entrypoints.fakes import LambdaContext
 from tests.faults.hooks import Hooked
 from tests.faults.stack import LOCAL_CATALOG, Stack, request, stack_with

@@ -160,7 +160,7 @@ def test_a_cancel_is_heard_also_by_a_worker_that_is_asked_to_stop(stack: JobStac
     def work(_: Any, watcher: Watcher) -> PartDone:
         stopped = watcher.passed(0, PARTITIONS)
         stack.ok("JOB_CANCEL", job_id=job_id)
-        return PartDone(answer="{}", stopped=stopped)
+        return PartDone(stopped=stopped)
 
     assert run_part(tools, job_id, 1, work, stopping=lambda: True) is None
     assert stack.job(job_id)["state"] == "CANCELLED"

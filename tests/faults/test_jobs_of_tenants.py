@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from regelate.entrypoints.responses import check_answer
 from regelate.handler import make_handler
+from tests.answers import check_answer
 from tests.entrypoints.fakes import LambdaContext
 from tests.faults.jobs import JOBS
 from tests.faults.stack import LOCAL_CATALOG, Stack, schema, stack_with

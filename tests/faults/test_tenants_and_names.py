@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from regelate.entrypoints.responses import check_answer
+from tests.answers import check_answer
 from tests.faults.stack import EVERY_TABLE_OPERATION, Stack, Stored, data_files, request, schema, stack_of_tenants
 from tests.iceberg_tables import local_path
 from tests.table_model import model_rows
@@ -238,7 +238,7 @@ def test_row_09_a_location_inside_of_the_warehouse_is_where_the_files_go(stack: 
 
 
 def test_no_operation_of_rows_6_to_9_is_missing_here() -> None:
-    from regelate.entrypoints.requests import OPERATIONS
+    from regelate.entrypoints.actions import OPERATIONS
 
     assert set(OPERATIONS) == {*EVERY_TABLE_OPERATION, "CREATE_TABLE", *OF_NAMESPACES, *OF_JOBS, "HEALTH_CHECK"}
 

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regelate.core.answers import CompactAnswer
 from regelate.core.engines import Engine
 from regelate.core.job import JobRecord, JobState, Origin
 from regelate.core.requests import CompactRequest
@@ -67,10 +68,15 @@ def test_every_step_leaves_the_job_at_its_end_or_on_its_way_there(
         origin=Origin.REQUEST, created_ms=1, updated_ms=1, state=state, engine=Engine.SPARK,
         remote="run-1", remote_ms=1,
     )  # fmt: skip
-    spark, settled = OneRun(run), list[Any]()
+    spark, settled = OneRun(run), list[CompactAnswer]()
+
+    def settle(answer: CompactAnswer) -> CompactAnswer:
+        settled.append(answer)
+        return answer
+
     now, late = 1 + waited * 1000, waited > PATIENCE.run_seconds + REMOTE_GRACE_SECONDS
     try:
-        done = spark_part(spark, record, lambda: SPEC, PATIENCE, now_ms=now, why="w", settle=settled.append)
+        done = spark_part(spark, record, lambda: SPEC, PATIENCE, now_ms=now, why="w", settle=settle)
     except RegelateError:
         assert run is None
         assert not late, "whoever cannot be asked holds no table for ever"

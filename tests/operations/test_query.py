@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from regelate.core.answers import answer_fields
 from regelate.core.group_view import GroupView
 from regelate.core.predicate import Condition, Every, Op, Ordering, Predicate, StructuredQuery, find_column
 from regelate.core.requests import QueryRequest
@@ -132,7 +133,7 @@ class World:
 
         limits = QueryLimits(max_rows=2_000, max_bytes=1_000, seconds=10)
         tools = QueryTools(scan=scan, engine=self.engine, clock=self.clock, limits=limits)
-        return query(tools, QueryRequest(**request), table_name="flights").as_dict()
+        return answer_fields(query(tools, QueryRequest(**request), table_name="flights"))
 
     def structured(self, **request: Any) -> StructuredQuery:
         self.ask(**request)
@@ -154,7 +155,7 @@ def world() -> World:
 def test_the_answer_has_the_fields_of_the_response(world: World) -> None:
     assert world.ask() == {
         "columns": [{"name": "id", "type": "long"}],
-        "rows": [{"id": 1}, {"id": 2}],
+        "rows": ({"id": 1}, {"id": 2}),
         "row_count": 2,
         "truncated": True,
         "snapshot_id": 7,

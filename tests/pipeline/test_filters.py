@@ -156,7 +156,7 @@ COLUMNS["st.word"] = COLUMNS["words"]
 
 
 def ids(found: Any) -> list[int]:
-    return sorted(int(row["id"]) for row in found["rows"])
+    return sorted(int(row["id"]) for row in found)
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + ROUNDS))
@@ -180,7 +180,7 @@ def misses(
     at = address(table)
     texts: list[Any] = [w.structured for w in structured] + [w.duckdb for w in in_sql]
     found = [
-        ids(lake.service.queries.query(at, QueryRequest(columns=["id"], filter=w.structured, limit=10_000)))
+        ids(lake.service.queries.query(at, QueryRequest(columns=["id"], filter=w.structured, limit=10_000)).rows)
         for w in structured
     ]
     for low in range(0, len(in_sql), AT_ONCE):
@@ -201,5 +201,5 @@ def by_spark(spark: SparkSession, conditions: Sequence[str]) -> list[list[int]]:
 def by_service(lake: Lake, table: str, written: Sequence[Written]) -> list[list[int]]:
     lists = (f"(SELECT list(id) FROM t WHERE {w.duckdb})" for w in written)
     asked = QueryRequest(sql=f"SELECT [{', '.join(lists)}] AS found")
-    (row,) = lake.service.queries.query(address(table), asked)["rows"]
+    (row,) = lake.service.queries.query(address(table), asked).rows
     return [sorted(ids or ()) for ids in row["found"]]

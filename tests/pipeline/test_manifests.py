@@ -180,7 +180,7 @@ def test_spark_reads_the_table_and_its_history_after_every_kind_of_commit_of_our
     with watch.commit("overwrite"):
         lake.write(ident, [{"id": 5, "word": "new", "kind": "b"}], mode="upsert", key=("id",))
     with watch.commit("replace"):
-        assert lake.service.upkeep.rewrite_manifests(address(ident), dry_run=False)["manifests_replaced"] > 0
+        assert lake.service.upkeep.rewrite_manifests(address(ident), dry_run=False).manifests_replaced > 0
     delete_by_key(spark, str(name), [8], *home)
     assert len(live_delete_files(watch.table.refresh())) >= 3
     with watch.commit("replace"):
@@ -191,7 +191,7 @@ def test_spark_reads_the_table_and_its_history_after_every_kind_of_commit_of_our
     spark.sql(f"CALL local.system.rewrite_data_files(table => '{ident}', {rewrite_all})")
     with watch.commit("replace"):
         dropped = lake.service.upkeep.remove_dangling_deletes(address(ident), dry_run=False)
-        assert dropped["delete_files_removed"] > 0
+        assert dropped.delete_files_removed > 0
     assert watch.rows() == sorted(repr((r["id"], r["word"], r["kind"])) for r in EXPECTED)
     lake.built.again(clock=NextMonth())
     with watch.commit(""):
@@ -213,6 +213,6 @@ def test_spark_reads_a_table_again_once_its_delete_manifests_are_cured(
     spark.sql(f"REFRESH TABLE {name.sql}")
     with pytest.raises(Exception, match="Long cannot be cast to class"):
         watch.rows()
-    assert lake.service.upkeep.rewrite_manifests(address(ident), dry_run=False)["manifests_replaced"] == 1
+    assert lake.service.upkeep.rewrite_manifests(address(ident), dry_run=False).manifests_replaced == 1
     assert watch.rows() == ["(1, 'a')"]
     watch.metadata("files", "delete_files", "entries", "partitions", "position_deletes")

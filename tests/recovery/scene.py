@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 from regelate.adapters.iceberg.ledger import FOLDER
 from regelate.adapters.iceberg.store import OWN_FOLDER
 from regelate.entrypoints.cli.program import main
-from regelate.entrypoints.responses import check_answer
+from tests.answers import check_answer
 from tests.faults.stack import Stack
 from tests.iceberg_tables import local_path
 from tests.table_model import model_rows

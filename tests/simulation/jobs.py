@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from regelate.core.job import LIVE, JobRecord, JobState, Lease, Origin
 from regelate.core.requests import CompactRequest
 from regelate.errors import RegelateError, Unavailable
+from regelate.operations import answers
 from regelate.operations.job_parts import Later, PartDone, run_part
 from regelate.operations.jobs import JobTools, submit
 from regelate.operations.leasing import Held
@@ -218,7 +219,7 @@ def working(hand: Hand, request: Request) -> JobRecord | None:
             hand.actor.fault = error
             raise
         watcher.passed(1, 1)
-        return PartDone(answer=json.dumps({"snapshot_id": outcome.snapshot_id}))
+        return PartDone(answer=answers.compacted(outcome, with_plan=False))
 
     later: Later | None = Later(seconds=LEASE_SECONDS)
     try:

@@ -14,6 +14,8 @@ class Rank(StrEnum):
 
     COMPACT = "COMPACT"
     """Below the threshold: a job is submitted."""
+    JOB_RUNNING = "JOB_RUNNING"
+    """Below it, and its job is at it."""
     HEALTHY = "HEALTHY"
     """At the threshold or above."""
     OVER_BUDGET = "OVER_BUDGET"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, overload
 
 from regelate.core.engines import HERE
 from regelate.core.plan import CompactionPlan
@@ -77,6 +77,12 @@ class CompactionStats:
         return cls(**{**found, "seconds": PhaseSeconds(**found["seconds"])})
 
 
+@overload
+def iso_time(at_ms: int) -> str: ...
+@overload
+def iso_time(at_ms: None) -> None: ...
+@overload
+def iso_time(at_ms: int | None) -> str | None: ...
 def iso_time(at_ms: int | None) -> str | None:
     """Return milliseconds since the epoch as people and JSON write a time: `2026-11-21T19:00:00Z`, to the second."""
     if at_ms is None:

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-import json
-import time
-import uuid
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from enum import Enum
+from typing import Any, cast
 
+from regelate.core.answers import (
+    AlterTableAnswer,
+    Answer,
+    CompactAnswer,
+    CreateTableAnswer,
+    DescribeTableAnswer,
+    DropTableAnswer,
+    ExpireSnapshotsAnswer,
+    HealthCheckAnswer,
+    JobAnswer,
+    ListTablesAnswer,
+    MaintainAnswer,
+    QueryAnswer,
+    RemoveOrphanFilesAnswer,
+    RewriteManifestsAnswer,
+    SweepAnswer,
+    TableHealthAnswer,
+    WriteAnswer,
+)
 from regelate.core.requests import CompactRequest, MaintainRequest, QueryRequest
 from regelate.entrypoints.definition import table_definition
 from regelate.entrypoints.job_requests import JobCancel, JobStatus, Sweep
-from regelate.entrypoints.log import Subject, log_answer, safe, speak_of, stack_of
+from regelate.entrypoints.log import redacted, safe
 from regelate.entrypoints.request_base import NamespaceRequest, TableRequest
 from regelate.entrypoints.requests import (
     AlterTable,
@@ -33,14 +49,13 @@ from regelate.entrypoints.requests import (
     Write,
     asked,
 )
-from regelate.entrypoints.responses import failed, succeeded
-from regelate.errors import InvalidRequest, InvariantViolated, RegelateError
-from regelate.service.facade import Provider, Service
+from regelate.entrypoints.validation import validated
+from regelate.errors import InvalidRequest
+from regelate.service.facade import Service
 from regelate.settings import Settings
 from regelate.tenancy import Address, Scope
 
 Payload = Mapping[str, object]
-Fields = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,98 +81,6 @@ class Caller:
         return self.trusted or (self.signed and settings.auth == "iam")
 
 
-Parser = Callable[[Payload, Service, Caller], AnyRequest]
-
-
-ACCEPTED = 202
-DELEGATED = "DELEGATED"
-"""The status of an answer that a job will complete."""
-
-
-def new_request_id() -> str:
-    return str(uuid.uuid4())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """An answer: its HTTP status, as an object, and as JSON text."""
-
-    status: int
-    made: dict[str, Any]
-    text: str
-
-    def fitting(self, max_bytes: int | None, caller: Caller, *, in_body: bool = False) -> Answered:
-        """Return this answer, or 413 where it is too large. Measured as Lambda's runtime writes it: JSON in ASCII, and
-        escaped once more where it is the `body` of an HTTP answer.
-        """
-        if max_bytes is None or len(self.text) * _MOST_BYTES_PER_CHARACTER + _HEADERS_BYTES <= max_bytes:
-            return self
-        size = len(json.dumps(self.text if in_body else self.made)) + _HEADERS_BYTES
-        if size <= max_bytes:
-            return self
-        message = f"the answer has {size} bytes, more than {max_bytes}; ask for less, for example by limit or columns"
-        fault = InvalidRequest("RESULT_TOO_LARGE", message, status=413, max_bytes=max_bytes)
-        return refusal(fault, replace(caller, request_id=self.made["request_id"]))
-
-
-_MOST_BYTES_PER_CHARACTER = 12
-"""A character beyond the first plane becomes two escapes of six."""
-_HEADERS_BYTES = 1_000
-"""More than status, headers and flags of an HTTP answer of ours take."""
-
-
-def answer(provider: Provider, load: Callable[[Settings], Payload], parse: Parser, caller: Caller) -> Answered:
-    """Return the answer to one request, whatever happens: the last wall. Logs one line.
-
-    `load` gives the request as one JSON object, `parse` makes the model of it; both may raise a RegelateError.
-    """
-    started, subject, stack = time.monotonic(), Subject.of({}, caller.request_id), None
-    speak_of(subject)
-    try:
-        service = provider()
-        payload = load(service.settings)
-        subject = Subject.of(payload, caller.request_id)
-        speak_of(subject)
-        request = parse(payload, service, caller)
-        made = succeeded(execute(service, request, caller), subject.request_id)
-        answered = _answered(ACCEPTED if made.get("status") == DELEGATED else 200, made)
-    except RegelateError as fault:
-        answered = _answered(fault.status, failed(fault, subject.request_id))
-        stack = stack_of(fault) if isinstance(fault, InvariantViolated) else None
-    except Exception as fault:  # noqa: BLE001  the caller gets an answer without a stack, the log gets the stack
-        stack = stack_of(fault)
-        message = "an unexpected fault; report it with the request_id, and look at the table before writing again"
-        bug = RegelateError("INTERNAL_ERROR", message)
-        answered = _answered(bug.status, failed(bug, subject.request_id))
-    log_answer(subject, answered.status, answered.made, time.monotonic() - started, stack)
-    return answered
-
-
-def refusal(fault: RegelateError, caller: Caller) -> Answered:
-    """Return the answer to what never became a request."""
-    answered = _answered(fault.status, failed(fault, caller.request_id))
-    log_answer(Subject.of({}, caller.request_id), answered.status, answered.made, 0.0)
-    return answered
-
-
-def _answered(status: int, made: dict[str, Any]) -> Answered:
-    text = json.dumps(made, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Answered(status=status, made=made, text=text)
-
-
-def execute(service: Service, request: AnyRequest, caller: Caller) -> Fields:
-    """Do what `request` asks and return the fields of its answer. Errors: RegelateError.
-
-    Whoever names a tenant passes `Tenancy.admitted` first, whatever the operation: no action can forget it.
-    """
-    tenant = getattr(request, "tenant_id", None)
-    trusted = caller.is_trusted(service.settings)
-    asked = nullcontext() if tenant is None else service.tenancy.admitted(caller.claim_tenant, tenant, trusted=trusted)
-    with asked:
-        fields: Fields = _ACTIONS[type(request)](service, request, caller)
-    return fields
-
-
 def _address(service: Service, request: NamespaceRequest, caller: Caller, *, creating: bool = False) -> Address:
     table = request.table if isinstance(request, TableRequest) else None
     return service.tenancy.resolve(
@@ -171,16 +94,16 @@ def _address(service: Service, request: NamespaceRequest, caller: Caller, *, cre
     )
 
 
-def _health_check(service: Service, request: HealthCheck, caller: Caller) -> Fields:
+def _health_check(service: Service, request: HealthCheck, caller: Caller) -> Answer:
     return service.process.health_check()
 
 
-def _create_table(service: Service, request: CreateTable, caller: Caller) -> Fields:
+def _create_table(service: Service, request: CreateTable, caller: Caller) -> Answer:
     address = _address(service, request, caller, creating=True)
     return service.tables.create_table(address, table_definition(request), if_not_exists=request.if_not_exists)
 
 
-def _alter_table(service: Service, request: AlterTable, caller: Caller) -> Fields:
+def _alter_table(service: Service, request: AlterTable, caller: Caller) -> Answer:
     return service.tables.alter_table(
         _address(service, request, caller),
         set_properties=request.set_properties,
@@ -188,19 +111,19 @@ def _alter_table(service: Service, request: AlterTable, caller: Caller) -> Field
     )
 
 
-def _describe_table(service: Service, request: DescribeTable, caller: Caller) -> Fields:
+def _describe_table(service: Service, request: DescribeTable, caller: Caller) -> Answer:
     return service.tables.describe_table(_address(service, request, caller))
 
 
-def _list_tables(service: Service, request: ListTables, caller: Caller) -> Fields:
+def _list_tables(service: Service, request: ListTables, caller: Caller) -> Answer:
     return service.tables.list_tables(_address(service, request, caller))
 
 
-def _drop_table(service: Service, request: DropTable, caller: Caller) -> Fields:
+def _drop_table(service: Service, request: DropTable, caller: Caller) -> Answer:
     return service.tables.drop_table(_address(service, request, caller), purge=request.purge)
 
 
-def _write(service: Service, request: Write, caller: Caller) -> Fields:
+def _write(service: Service, request: Write, caller: Caller) -> Answer:
     address = _address(service, request, caller)
     limit = service.settings.limits.of(address.tenant_id).max_records
     if len(request.records) > limit:
@@ -216,11 +139,11 @@ def _write(service: Service, request: Write, caller: Caller) -> Fields:
     )
 
 
-def _query(service: Service, request: Query, caller: Caller) -> Fields:
+def _query(service: Service, request: Query, caller: Caller) -> Answer:
     return service.queries.query(_address(service, request, caller), asked(request, QueryRequest))
 
 
-def _compact(service: Service, request: Compact, caller: Caller) -> Fields:
+def _compact(service: Service, request: Compact, caller: Caller) -> Answer:
     return service.compactions.compact(
         _address(service, request, caller),
         asked(request, CompactRequest),
@@ -230,11 +153,11 @@ def _compact(service: Service, request: Compact, caller: Caller) -> Fields:
     )
 
 
-def _table_health(service: Service, request: TableHealth, caller: Caller) -> Fields:
+def _table_health(service: Service, request: TableHealth, caller: Caller) -> Answer:
     return service.health.table_health(_address(service, request, caller), explain=request.explain)
 
 
-def _expire_snapshots(service: Service, request: ExpireSnapshots, caller: Caller) -> Fields:
+def _expire_snapshots(service: Service, request: ExpireSnapshots, caller: Caller) -> Answer:
     address = _address(service, request, caller)
     if request.undo is not None:
         return service.upkeep.undo_expiry(address, request.undo)
@@ -252,17 +175,20 @@ def _tenant(service: Service, request: JobStatus | JobCancel, caller: Caller) ->
     return service.tenancy.tenant(caller.claim_tenant, request.tenant_id, trusted=trusted)
 
 
-def _job_status(service: Service, request: JobStatus, caller: Caller) -> Fields:
+def _job_status(service: Service, request: JobStatus, caller: Caller) -> Answer:
     return _redacted(service.jobs.job_status(_tenant(service, request, caller), request.job_id))
 
 
-def _job_cancel(service: Service, request: JobCancel, caller: Caller) -> Fields:
+def _job_cancel(service: Service, request: JobCancel, caller: Caller) -> Answer:
     return _redacted(service.jobs.job_cancel(_tenant(service, request, caller), request.job_id))
 
 
-def _redacted(job: Fields) -> Fields:
+def _redacted(job: JobAnswer) -> JobAnswer:
     """Put the stored error of a job behind the same wall as the error of an answer."""
-    return {**job, "error": safe(job["error"])}
+    if job.error is None:
+        return job
+    details = cast(Mapping[str, object], safe(job.error.details))
+    return replace(job, error=replace(job.error, message=redacted(job.error.message), details=details))
 
 
 def _scope(service: Service, request: Sweep, caller: Caller) -> Scope:
@@ -272,12 +198,12 @@ def _scope(service: Service, request: Sweep, caller: Caller) -> Scope:
         return service.tenancy.scope(
             caller.claim_tenant, request.tenant_id, request.catalog, request.namespace, trusted=trusted
         )
-    if not caller.trusted or request.namespace is not None:
+    if request.namespace is not None:
         raise InvalidRequest("MISSING_FIELD", "tenant_id is required", field="tenant_id")
     return service.tenancy.everybody(request.catalog)
 
 
-def _sweep(service: Service, request: Sweep, caller: Caller) -> Fields:
+def _sweep(service: Service, request: Sweep, caller: Caller) -> Answer:
     return service.fleet.sweep(
         _scope(service, request, caller),
         max_tables=request.max_tables,
@@ -289,36 +215,93 @@ def _sweep(service: Service, request: Sweep, caller: Caller) -> Fields:
     )
 
 
-def _remove_orphan_files(service: Service, request: RemoveOrphanFiles, caller: Caller) -> Fields:
+def _remove_orphan_files(service: Service, request: RemoveOrphanFiles, caller: Caller) -> Answer:
     return service.upkeep.remove_orphan_files(
         _address(service, request, caller), older_than_hours=request.older_than_hours, dry_run=request.dry_run
     )
 
 
-def _rewrite_manifests(service: Service, request: RewriteManifests, caller: Caller) -> Fields:
+def _rewrite_manifests(service: Service, request: RewriteManifests, caller: Caller) -> Answer:
     return service.upkeep.rewrite_manifests(_address(service, request, caller), dry_run=request.dry_run)
 
 
-def _maintain(service: Service, request: Maintain, caller: Caller) -> Fields:
+def _maintain(service: Service, request: Maintain, caller: Caller) -> Answer:
     return service.upkeep.maintain(_address(service, request, caller), asked(request, MaintainRequest))
 
 
-_ACTIONS: Mapping[type[AnyRequest], Callable[[Service, Any, Caller], Fields]] = {
-    HealthCheck: _health_check,
-    CreateTable: _create_table,
-    AlterTable: _alter_table,
-    DescribeTable: _describe_table,
-    ListTables: _list_tables,
-    DropTable: _drop_table,
-    Write: _write,
-    Query: _query,
-    Compact: _compact,
-    TableHealth: _table_health,
-    ExpireSnapshots: _expire_snapshots,
-    Sweep: _sweep,
-    RemoveOrphanFiles: _remove_orphan_files,
-    RewriteManifests: _rewrite_manifests,
-    Maintain: _maintain,
-    JobStatus: _job_status,
-    JobCancel: _job_cancel,
-}
+class Who(Enum):
+    """Who may ask. Whether a tenant is the caller's own is `Tenancy`'s to say."""
+
+    ANYBODY = "anybody"
+    """It tells nothing of any tenant."""
+    TENANT = "a tenant"
+    TENANT_OR_TRUSTED = "a tenant, or for all of them whoever is let in by IAM"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One verb: what is asked, what is answered, what is done between the two, and who may ask for it."""
+
+    name: str
+    request: type[AnyRequest]
+    answer: type[Answer]
+    action: Callable[[Service, Any, Caller], Answer]
+    who: Who = Who.TENANT
+
+
+_ROWS = (
+    Operation("HEALTH_CHECK", HealthCheck, HealthCheckAnswer, _health_check, Who.ANYBODY),
+    Operation("CREATE_TABLE", CreateTable, CreateTableAnswer, _create_table),
+    Operation("ALTER_TABLE", AlterTable, AlterTableAnswer, _alter_table),
+    Operation("DESCRIBE_TABLE", DescribeTable, DescribeTableAnswer, _describe_table),
+    Operation("LIST_TABLES", ListTables, ListTablesAnswer, _list_tables),
+    Operation("DROP_TABLE", DropTable, DropTableAnswer, _drop_table),
+    Operation("WRITE", Write, WriteAnswer, _write),
+    Operation("QUERY", Query, QueryAnswer, _query),
+    Operation("COMPACT", Compact, CompactAnswer, _compact),
+    Operation("TABLE_HEALTH", TableHealth, TableHealthAnswer, _table_health),
+    Operation("REMOVE_ORPHAN_FILES", RemoveOrphanFiles, RemoveOrphanFilesAnswer, _remove_orphan_files),
+    Operation("REWRITE_MANIFESTS", RewriteManifests, RewriteManifestsAnswer, _rewrite_manifests),
+    Operation("MAINTAIN", Maintain, MaintainAnswer, _maintain),
+    Operation("EXPIRE_SNAPSHOTS", ExpireSnapshots, ExpireSnapshotsAnswer, _expire_snapshots),
+    Operation("SWEEP", Sweep, SweepAnswer, _sweep, Who.TENANT_OR_TRUSTED),
+    Operation("JOB_STATUS", JobStatus, JobAnswer, _job_status),
+    Operation("JOB_CANCEL", JobCancel, JobAnswer, _job_cancel),
+)
+OPERATIONS: Mapping[str, Operation] = {row.name: row for row in _ROWS}
+
+
+def parse_request(payload: Mapping[str, object]) -> AnyRequest:
+    """Return the request that a JSON object is, by its `operation`. Errors: InvalidRequest."""
+    if "operation" not in payload:
+        known = ", ".join(OPERATIONS)
+        raise InvalidRequest("MISSING_FIELD", f"operation: this field is missing; known are {known}", field="operation")
+    operation = payload["operation"]
+    if not isinstance(operation, str):
+        raise InvalidRequest("INVALID_FIELD", "operation: must be a string", field="operation")
+    if operation not in OPERATIONS:
+        shown = operation[:60].encode("ascii", "backslashreplace").decode()
+        raise InvalidRequest(
+            "UNKNOWN_OPERATION",
+            f"operation {shown!r} does not exist; known are {', '.join(OPERATIONS)}",
+            operation=shown,
+            known_operations=list(OPERATIONS),
+        )
+    return validated(OPERATIONS[operation].request, payload)
+
+
+def execute(service: Service, request: AnyRequest, caller: Caller) -> Answer:
+    """Do what `request` asks and return its answer. Errors: RegelateError.
+
+    Whoever names a tenant passes `Tenancy.admitted` first, whatever the operation: no action can forget it.
+    """
+    row = OPERATIONS[request.operation]
+    if row.who is Who.ANYBODY:
+        return row.action(service, request, caller)
+    tenant, trusted = getattr(request, "tenant_id", None), caller.is_trusted(service.settings)
+    if tenant is None:
+        if row.who is not Who.TENANT_OR_TRUSTED or not caller.trusted:
+            raise InvalidRequest("MISSING_FIELD", "tenant_id is required", field="tenant_id")
+        return row.action(service, request, caller)
+    with service.tenancy.admitted(caller.claim_tenant, tenant, trusted=trusted):
+        return row.action(service, request, caller)

@@ -16,7 +16,7 @@ from typing import Any
 
 from regelate.core.exit_codes import DONE, FAILED
 from regelate.entrypoints import demo_flights, demo_home, demo_show
-from regelate.entrypoints.actions import new_request_id
+from regelate.entrypoints.answering import new_request_id
 from regelate.entrypoints.cli.failures import Failed, refused
 from regelate.entrypoints.cli.screen import progress
 from regelate.entrypoints.dispatch import dispatch

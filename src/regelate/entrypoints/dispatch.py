@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from regelate.entrypoints import http
-from regelate.entrypoints.actions import Caller, Payload, answer, new_request_id
+from regelate.entrypoints.actions import Caller, Payload, parse_request
+from regelate.entrypoints.answering import answer, new_request_id
 from regelate.entrypoints.envelope import Envelope, Event, caller_of, keyed, recognise, seconds_left
-from regelate.entrypoints.requests import AnyRequest, parse_request
+from regelate.entrypoints.requests import AnyRequest
 from regelate.service.facade import Provider, Service
 
 

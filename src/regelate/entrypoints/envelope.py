@@ -9,7 +9,8 @@ from enum import Enum
 from typing import Any
 from urllib.parse import parse_qsl
 
-from regelate.entrypoints.actions import Caller, new_request_id
+from regelate.entrypoints.actions import Caller
+from regelate.entrypoints.answering import new_request_id
 from regelate.entrypoints.body import too_large
 from regelate.errors import InvalidRequest
 

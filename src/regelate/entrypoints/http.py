@@ -17,10 +17,11 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, APIGatew
 from aws_lambda_powertools.event_handler.api_gateway import ApiGatewayResolver
 from aws_lambda_powertools.utilities.data_classes.common import BaseProxyEvent
 
-from regelate.entrypoints.actions import ACCEPTED, Answered, Caller, Parser, answer, refusal
+from regelate.entrypoints.actions import Caller, parse_request
+from regelate.entrypoints.answering import ACCEPTED, Answered, Parser, answer, refusal
 from regelate.entrypoints.body import parse_body
 from regelate.entrypoints.envelope import Envelope, Event, query_of, raw_body
-from regelate.entrypoints.requests import AnyRequest, Compact, parse_request
+from regelate.entrypoints.requests import AnyRequest, Compact
 from regelate.entrypoints.short_form import ShortCompact, parse_short_form, split_table
 from regelate.errors import InvalidRequest, NotFound, RegelateError
 from regelate.service.facade import Provider, Service

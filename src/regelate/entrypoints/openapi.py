@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal, get_args, get_type_hints
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from regelate import __version__
-from regelate.entrypoints.job_responses import JobAnswer
-from regelate.entrypoints.requests import OPERATIONS
-from regelate.entrypoints.responses import ANSWERS, CompactAnswer, ErrorAnswer, HealthCheckAnswer
+from regelate.core.answers import CompactAnswer, HealthCheckAnswer, JobAnswer, is_left_out
+from regelate.entrypoints.actions import OPERATIONS
+from regelate.entrypoints.responses import ErrorAnswer
 from regelate.entrypoints.short_form import ShortCompact
 
 Schema = dict[str, Any]
 _REF = "#/components/schemas/"
+_SUCCESS = {"const": True, "title": "Success", "type": "boolean"}
+_REQUEST_ID = {"title": "Request Id", "type": "string"}
 _REFUSALS = {
     400: "The request is wrong; nothing was written.",
     403: "The caller may not do this; the same text whether the thing exists or not.",
@@ -75,19 +79,67 @@ def swagger_page() -> str:
 
 
 def _schemas() -> dict[str, Any]:
-    models: list[type[BaseModel]] = [*OPERATIONS.values(), *ANSWERS.values(), ShortCompact, ErrorAnswer]
-    _, made = models_json_schema([(model, "validation") for model in models], ref_template=_REF + "{model}")
-    schemas: dict[str, Any] = made["$defs"]
-    return schemas
+    requests: list[type[BaseModel]] = [*(row.request for row in OPERATIONS.values()), ShortCompact]
+    _, asked = models_json_schema([(model, "validation") for model in requests], ref_template=_REF + "{model}")
+    kinds: list[type] = [*(row.answer for row in OPERATIONS.values()), ErrorAnswer]
+    mode: Literal["serialization"] = "serialization"
+    _, told = TypeAdapter.json_schemas(
+        [(kind, mode, TypeAdapter(kind)) for kind in kinds], ref_template=_REF + "{model}"
+    )
+    return {**asked["$defs"], **_closed(told["$defs"], kinds)}
+
+
+def _closed(found: Mapping[str, Schema], answers: Sequence[type]) -> dict[str, Schema]:
+    """Return the schemas of dataclasses as what is sent: their fields, always, and nothing beside them but the frame.
+
+    Enumerations stand where they are used. A field that may be left out is the only one with a default.
+    """
+    enums = {_REF + name: schema["enum"] for name, schema in found.items() if "enum" in schema}
+    made = {}
+    for name, kind in _parts(answers).items():
+        schema = _inlined(found[name], enums)
+        frame = {"success": _SUCCESS, "request_id": _REQUEST_ID} if kind in answers and kind is not ErrorAnswer else {}
+        always = [f.name for f in fields(kind) if not is_left_out(f)]
+        for field, told in schema["properties"].items():
+            if field in always:
+                told.pop("default", None)
+            if told != _inlined(found[name]["properties"][field], {}):
+                told.setdefault("title", field.replace("_", " ").title())
+        schema["properties"] = {**frame, **schema["properties"]}
+        made[name] = {**schema, "additionalProperties": False, "required": [*frame, *always]}
+    return made
+
+
+def _parts(kinds: Iterable[Any]) -> dict[str, Any]:
+    """Return these dataclasses and all those in their fields, by name."""
+    found: dict[str, Any] = {}
+    waiting = list(kinds)
+    while waiting:
+        kind = waiting.pop()
+        if is_dataclass(kind) and isinstance(kind, type) and kind.__name__ not in found:
+            found[kind.__name__] = kind
+            waiting += get_type_hints(kind).values()
+        waiting += get_args(kind)
+    return found
+
+
+def _inlined(schema: Any, enums: Mapping[str, Sequence[str]]) -> Any:
+    if isinstance(schema, list):
+        return [_inlined(item, enums) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("$ref") in enums:
+        return {"enum": enums[schema["$ref"]], "type": "string"}
+    return {key: _inlined(value, enums) for key, value in schema.items()}
 
 
 def _paths() -> dict[str, Any]:
-    requests = {operation: _REF + model.__name__ for operation, model in OPERATIONS.items()}
+    requests = {name: _REF + row.request.__name__ for name, row in OPERATIONS.items()}
     any_request = {
         "oneOf": [{"$ref": ref} for ref in requests.values()],
         "discriminator": {"propertyName": "operation", "mapping": requests},
     }
-    any_answer = {"anyOf": [_ref(model) for model in ANSWERS.values()]}
+    any_answer = {"anyOf": [_ref(answer) for answer in dict.fromkeys(row.answer for row in OPERATIONS.values())]}
     return {
         "/database": {"post": _operation("database", "One operation, named by `operation`.", any_answer, any_request)},
         "/api/v1/compact": {"post": _operation("compact", _SHORT, _ref(CompactAnswer), _ref(ShortCompact))},
@@ -131,7 +183,7 @@ def _content(text: str, schema: Schema) -> dict[str, Any]:
     return {"description": text, "content": {"application/json": {"schema": schema}}}
 
 
-def _ref(model: type[BaseModel]) -> dict[str, Any]:
+def _ref(model: type) -> dict[str, Any]:
     return {"$ref": _REF + model.__name__}
 
 

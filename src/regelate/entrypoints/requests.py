@@ -1,12 +1,10 @@
 """Every request that exists, as a strict model; what is not built is absent here and so in openapi.json.
 
-`parse_request` turns one JSON object into one of them. `records` pass through untouched: the row writer judges them
-against the table's own schema.
+`records` pass through untouched: the row writer judges them against the table's own schema.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields
 from typing import Annotated, Any, Literal
 
@@ -28,7 +26,6 @@ from regelate.entrypoints.fields import (
 )
 from regelate.entrypoints.job_requests import JobCancel, JobStatus, Sweep
 from regelate.entrypoints.request_base import NamespaceRequest, Request, Strict, TableRequest
-from regelate.entrypoints.validation import validated
 from regelate.errors import InvalidRequest
 from regelate.settings.section import OneOf
 
@@ -289,44 +286,6 @@ AnyRequest = (
     | JobStatus
     | JobCancel
 )
-OPERATIONS: Mapping[str, type[AnyRequest]] = {
-    "HEALTH_CHECK": HealthCheck,
-    "CREATE_TABLE": CreateTable,
-    "ALTER_TABLE": AlterTable,
-    "DESCRIBE_TABLE": DescribeTable,
-    "LIST_TABLES": ListTables,
-    "DROP_TABLE": DropTable,
-    "WRITE": Write,
-    "QUERY": Query,
-    "COMPACT": Compact,
-    "TABLE_HEALTH": TableHealth,
-    "REMOVE_ORPHAN_FILES": RemoveOrphanFiles,
-    "REWRITE_MANIFESTS": RewriteManifests,
-    "MAINTAIN": Maintain,
-    "EXPIRE_SNAPSHOTS": ExpireSnapshots,
-    "SWEEP": Sweep,
-    "JOB_STATUS": JobStatus,
-    "JOB_CANCEL": JobCancel,
-}
-
-
-def parse_request(payload: Mapping[str, object]) -> AnyRequest:
-    """Return the request that a JSON object is, by its `operation`. Errors: InvalidRequest."""
-    if "operation" not in payload:
-        known = ", ".join(OPERATIONS)
-        raise InvalidRequest("MISSING_FIELD", f"operation: this field is missing; known are {known}", field="operation")
-    operation = payload["operation"]
-    if not isinstance(operation, str):
-        raise InvalidRequest("INVALID_FIELD", "operation: must be a string", field="operation")
-    if operation not in OPERATIONS:
-        shown = operation[:60].encode("ascii", "backslashreplace").decode()
-        raise InvalidRequest(
-            "UNKNOWN_OPERATION",
-            f"operation {shown!r} does not exist; known are {', '.join(OPERATIONS)}",
-            operation=shown,
-            known_operations=list(OPERATIONS),
-        )
-    return validated(OPERATIONS[operation], payload)
 
 
 def asked(model: Compact | Maintain | Query, kind: type[Requested]) -> Requested:

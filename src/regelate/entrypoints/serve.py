@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
 
-from regelate.entrypoints.actions import new_request_id
+from regelate.entrypoints.answering import new_request_id
 from regelate.entrypoints.body import drain, parse_body, read_body
 from regelate.entrypoints.dispatch import dispatch
 from regelate.entrypoints.job_workers import DueJobs, JobWorkers

@@ -1,105 +1,138 @@
-"""What operations found, as JSON-ready fields of their answers (API names, plain types)."""
+"""From what operations found to what is answered: names and limits of docs/api.md."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
+from regelate.core.answers import (
+    CompactAnswer,
+    DanglingDeletesAnswer,
+    DescribeTableAnswer,
+    ErrorDetail,
+    ErrorOfTable,
+    ExpireSnapshotsAnswer,
+    JobAnswer,
+    JobProgress,
+    MaintainAnswer,
+    OrphanFile,
+    RankedTableAnswer,
+    ReclaimAnswer,
+    RemoveOrphanFilesAnswer,
+    RewriteManifestsAnswer,
+    Status,
+    StepAnswer,
+    StepResultAnswer,
+    SweepAnswer,
+    SweptExpiry,
+    SweptRun,
+    TableHealthAnswer,
+    TableSchemaAnswer,
+    WriteAnswer,
+    answer_fields,
+)
+from regelate.core.answers import SweptTable as SweptTableAnswer
 from regelate.core.health import TableHealth
 from regelate.core.job import JobRecord
 from regelate.core.plan_report import LISTED_GROUPS, planned
+from regelate.core.ranking import Rank
 from regelate.core.schema import Column, TableDescription
 from regelate.core.selection import Reason
 from regelate.core.stats import iso_time
-from regelate.core.table import DataFile, SnapshotRef
-from regelate.errors import RegelateError
-from regelate.operations.compaction import CompactOutcome, Status
+from regelate.core.table import DataFile
+from regelate.errors import MAX_MESSAGE_CHARACTERS, RegelateError
+from regelate.operations.compaction import CompactOutcome
 from regelate.operations.expire import Expired, Undone
+from regelate.operations.fleet import FleetTable
+from regelate.operations.maintain import StepResult
 from regelate.operations.reclaim import Reclaimed
 from regelate.operations.sweep import Swept, SweptTable
+from regelate.operations.upkeep import DanglingRemoved, ManifestsRewritten, OrphansRemoved
 from regelate.operations.write import WriteResult
 
 SHOWN_CHARACTERS = 300
 SHOWN_MANIFESTS = 10
-
-Fields = dict[str, object]
-
-
-def described(table: TableDescription) -> Fields:
-    return {
-        "table": table.ident,
-        "table_uuid": table.table_uuid,
-        "location": table.location,
-        "format_version": table.format_version,
-        "schema": {"fields": {c.name: _column(c) for c in table.columns}},
-        "partition_spec": [dict(f) for f in table.partition_spec],
-        "sort_order": [dict(f) for f in table.sort_order],
-        "properties": dict(table.properties),
-        "snapshot_id": table.snapshot_id,
-        "snapshot_count": table.snapshot_count,
-        "refs": [_ref(r) for r in table.refs],
-    }
+LISTED_ORPHANS = 100
 
 
-def written(result: WriteResult) -> Fields:
-    return {
-        "records_written": result.records_written,
-        "snapshot_id": result.snapshot_id,
-        "compaction_recommended": result.compaction_recommended,
-        "small_files_count": result.small_files_count,
-        "already_done": result.already_done,
-    }
+def described(table: TableDescription) -> DescribeTableAnswer:
+    return DescribeTableAnswer(
+        table=table.ident,
+        table_uuid=table.table_uuid,
+        location=table.location,
+        format_version=table.format_version,
+        schema=TableSchemaAnswer(fields={c.name: _column(c) for c in table.columns}),
+        partition_spec=tuple(dict(f) for f in table.partition_spec),
+        sort_order=tuple(dict(f) for f in table.sort_order),
+        properties=dict(table.properties),
+        snapshot_id=table.snapshot_id,
+        snapshot_count=table.snapshot_count,
+        refs=tuple({"name": r.name, "type": r.kind.value, "snapshot_id": r.snapshot_id} for r in table.refs),
+    )
 
 
-def compacted(outcome: CompactOutcome, *, with_plan: bool, resume_token: str | None = None) -> Fields:
-    fields: Fields = {
-        "compacted": outcome.compacted,
-        "status": outcome.status.value,
-        "reason": outcome.reason,
-        "snapshot_id": outcome.snapshot_id,
-        "stats": None if outcome.stats is None else outcome.stats.as_dict(),
-        "warnings": list(outcome.warnings),
-    }
-    if with_plan and outcome.plan is not None:
-        fields["plan"] = planned(outcome.plan)
-    if resume_token is not None:
-        fields["resume_token"] = resume_token
-    return fields
+def written(result: WriteResult, *, job_id: str | None = None, status: str | None = None) -> WriteAnswer:
+    """`job_id`, `status`: of the compaction that the write has set off."""
+    return WriteAnswer(
+        records_written=result.records_written,
+        snapshot_id=result.snapshot_id,
+        compaction_recommended=result.compaction_recommended,
+        small_files_count=result.small_files_count,
+        already_done=result.already_done,
+        compaction_job_id=job_id,
+        compaction_status=status,
+    )
 
 
-def delegated(job: JobRecord, reason: str) -> Fields:
+def compacted(outcome: CompactOutcome, *, with_plan: bool, resume_token: str | None = None) -> CompactAnswer:
+    return CompactAnswer(
+        compacted=outcome.compacted,
+        status=outcome.status,
+        reason=outcome.reason,
+        snapshot_id=outcome.snapshot_id,
+        stats=outcome.stats,
+        plan=planned(outcome.plan) if with_plan and outcome.plan is not None else None,
+        resume_token=resume_token,
+        warnings=outcome.warnings,
+    )
+
+
+def delegated(job: JobRecord, reason: str) -> CompactAnswer:
     """Return the answer of a COMPACT that a job does, or is at already."""
-    return {
-        "compacted": False,
-        "status": Status.DELEGATED.value,
-        "reason": reason,
-        "snapshot_id": None,
-        "stats": None,
-        "job_id": job.job_id,
-        "job_state": job.state.value,
-        "engine": job.engine.value,
-        "explanation": job.why or None,
-        "warnings": [],
-    }
+    return CompactAnswer(
+        compacted=False,
+        status=Status.DELEGATED,
+        reason=reason,
+        snapshot_id=None,
+        stats=None,
+        job_id=job.job_id,
+        job_state=job.state,
+        engine=job.engine,
+        explanation=job.why or None,
+        warnings=(),
+    )
 
 
-def assessed(health: TableHealth, explained: Sequence[Mapping[str, object]] | None) -> Fields:
+def assessed(health: TableHealth, explained: Sequence[Mapping[str, object]] | None) -> TableHealthAnswer:
     edges = [0, *(edge for edge, _ in health.size_histogram)]
-    fields: Fields = {
-        "score": round(health.score, 1),
-        "files": health.files,
-        "size_bytes": health.size_bytes,
-        "rows": health.rows,
-        "small_files": health.small_files,
-        "candidate_files": health.candidate_files,
-        "delete_files": health.delete_files,
-        "partitions": health.partitions,
-        "manifest_count": health.manifest_count,
-        "unreadable_manifests": list(health.unreadable_manifests[:SHOWN_MANIFESTS]),
-        "size_histogram": [
+    return TableHealthAnswer(
+        score=round(health.score, 1),
+        files=health.files,
+        size_bytes=health.size_bytes,
+        rows=health.rows,
+        small_files=health.small_files,
+        candidate_files=health.candidate_files,
+        delete_files=health.delete_files,
+        partitions=health.partitions,
+        manifest_count=health.manifest_count,
+        unreadable_manifests=tuple(health.unreadable_manifests[:SHOWN_MANIFESTS]),
+        size_histogram=tuple(
             {"from_bytes": low, "to_bytes": None if high >= 2**62 else high, "files": count}
             for low, (high, count) in zip(edges, health.size_histogram, strict=False)
-        ],
-        "worst_partitions": [
+        ),
+        worst_partitions=tuple(
             {
                 "partition": p.partition.path,
                 "score": round(p.score, 3),
@@ -110,15 +143,13 @@ def assessed(health: TableHealth, explained: Sequence[Mapping[str, object]] | No
                 "size_bytes": p.size_bytes,
             }
             for p in health.worst
-        ],
-        "recommendation": health.recommendation,
-    }
-    if explained is not None:
-        fields["explained"] = list(explained)
-    return fields
+        ),
+        recommendation=health.recommendation,
+        explained=None if explained is None else tuple(explained),
+    )
 
 
-def explained(data_file: DataFile, reason: Reason) -> Fields:
+def explained(data_file: DataFile, reason: Reason) -> dict[str, object]:
     return {
         "path": data_file.path,
         "partition": data_file.partition.path,
@@ -129,76 +160,199 @@ def explained(data_file: DataFile, reason: Reason) -> Fields:
     }
 
 
-def expired(found: Expired, warnings: Sequence[str] = ()) -> Fields:
-    return {
-        "dry_run": found.dry_run,
-        "snapshots_expired": len(found.snapshot_ids),
-        "snapshot_ids": list(found.snapshot_ids),
-        "refs_removed": list(found.ref_names),
-        "files_deleted": found.files_deleted,
-        "bytes_freed": found.bytes_freed,
-        "files_quarantined": found.files_quarantined,
-        "bytes_quarantined": found.bytes_quarantined,
-        "undo_id": found.undo_id,
-        "undo_until": iso_time(found.undo_until_ms),
-        "deletable_at": iso_time(found.deletable_ms),
-        "snapshots_restored": 0,
-        "warnings": list(warnings),
-    }
+def expired(found: Expired) -> ExpireSnapshotsAnswer:
+    return ExpireSnapshotsAnswer(
+        dry_run=found.dry_run,
+        snapshots_expired=len(found.snapshot_ids),
+        snapshot_ids=tuple(found.snapshot_ids),
+        refs_removed=tuple(found.ref_names),
+        files_deleted=found.files_deleted,
+        bytes_freed=found.bytes_freed,
+        files_quarantined=found.files_quarantined,
+        bytes_quarantined=found.bytes_quarantined,
+        undo_id=found.undo_id,
+        undo_until=iso_time(found.undo_until_ms),
+        deletable_at=iso_time(found.deletable_ms),
+        snapshots_restored=0,
+        warnings=(),
+    )
 
 
-def undone(found: Undone) -> Fields:
+def undone(found: Undone) -> ExpireSnapshotsAnswer:
     """Return the same fields as `expired`, for an expiry that was undone."""
-    return {
-        **expired(Expired()),
-        "snapshot_ids": list(found.snapshot_ids),
-        "snapshots_restored": len(found.snapshot_ids),
-    }
+    return replace(
+        expired(Expired()), snapshot_ids=tuple(found.snapshot_ids), snapshots_restored=len(found.snapshot_ids)
+    )
 
 
-def swept(found: Swept, *, dry_run: bool) -> Fields:
-    """List the tables that have something to say; the counts cover all of them."""
+def orphans_removed(found: OrphansRemoved) -> RemoveOrphanFilesAnswer:
+    return RemoveOrphanFilesAnswer(
+        dry_run=found.dry_run,
+        orphan_files=len(found.plan.orphans),
+        orphan_bytes=found.plan.size_bytes,
+        young_files=found.plan.young,
+        files_deleted=len(found.deleted),
+        bytes_freed=sum(f.size_bytes for f in found.deleted),
+        orphans=tuple(
+            OrphanFile(path=f.path, size_bytes=f.size_bytes, modified_at=iso_time(f.modified_ms))
+            for f in found.plan.orphans[:LISTED_ORPHANS]
+        ),
+    )
+
+
+def manifests_rewritten(found: ManifestsRewritten) -> RewriteManifestsAnswer:
+    return RewriteManifestsAnswer(
+        dry_run=found.dry_run,
+        manifests_before=found.before,
+        manifests_after=found.after,
+        manifests_replaced=found.replaced,
+        manifests_created=found.created,
+        entries=found.entries,
+        commits=found.commits,
+        snapshot_id=found.snapshot_id,
+    )
+
+
+def dangling_removed(found: DanglingRemoved) -> DanglingDeletesAnswer:
+    return DanglingDeletesAnswer(
+        dry_run=found.dry_run, delete_files_removed=found.delete_files, snapshot_id=found.snapshot_id
+    )
+
+
+def reclaimed(found: SweptTable) -> ReclaimAnswer:
+    return ReclaimAnswer(
+        files_deleted=found.files_deleted,
+        bytes_freed=found.bytes_freed,
+        expiries_finished=found.expired.lists,
+        expiries_waiting=found.expired.waiting,
+    )
+
+
+def maintained(results: Sequence[StepResult], *, dry_run: bool) -> MaintainAnswer:
+    partial = any(r.error is not None or _is_partial(r.result) for r in results)
+    return MaintainAnswer(
+        status="PARTIAL" if partial else "COMPLETED",
+        dry_run=dry_run,
+        steps=tuple(_step(r) for r in results),
+        bytes_freed=sum(_bytes_freed(r.result) for r in results),
+        warnings=tuple(f"{r.step}: {text}" for r in results for text in _warnings(r)),
+    )
+
+
+def _step(result: StepResult) -> StepAnswer:
+    return StepAnswer(
+        step=result.step,
+        status=result.status,
+        seconds=round(result.seconds, 3),
+        result=None if result.result is None else answer_fields(result.result),
+        error=None if result.error is None else _error(result.error),
+    )
+
+
+def _error(error: RegelateError) -> ErrorDetail:
+    return ErrorDetail(
+        code=error.code,
+        message=error.message[:MAX_MESSAGE_CHARACTERS],
+        retryable=error.retryable,
+        details=dict(error.details),
+    )
+
+
+def _is_partial(result: StepResultAnswer | None) -> bool:
+    return isinstance(result, CompactAnswer) and result.status is Status.PARTIAL
+
+
+def _bytes_freed(result: StepResultAnswer | None) -> int:
+    """A compaction as a step expires nothing, and the others that are not named here delete no file."""
+    return (
+        result.bytes_freed if isinstance(result, ExpireSnapshotsAnswer | RemoveOrphanFilesAnswer | ReclaimAnswer) else 0
+    )
+
+
+def _warnings(result: StepResult) -> Sequence[str]:
+    if result.error is not None:
+        return (str(result.error),)
+    return result.result.warnings if isinstance(result.result, CompactAnswer | ExpireSnapshotsAnswer) else ()
+
+
+def swept(found: Swept, tables: Sequence[FleetTable], *, dry_run: bool) -> SweepAnswer:
+    """List the tables that have something to say, and rank those in the worst state first; counts cover all of them."""
     told = [t for t in found.tables if t.entries or t.error is not None or t.expired != Reclaimed()]
-    return {
-        "dry_run": dry_run,
-        "tables_swept": len(found.tables),
-        "files_deleted": sum(t.files_deleted for t in told),
-        "bytes_freed": sum(t.bytes_freed for t in told),
-        "errors": found.faults,
-        "backlog": len(found.backlog),
-        "backlog_tables": list(found.backlog[:LISTED_GROUPS]),
-        "tables": [*(_swept_table(t) for t in told), *(_swept_namespace(n, e) for n, e in found.namespaces_failed)],
-    }
+    ranked = [table for table in tables if table.ranked.health.score < 100 or table.job is not None]
+    return SweepAnswer(
+        dry_run=dry_run,
+        tables_swept=len(found.tables),
+        files_deleted=sum(t.files_deleted for t in told),
+        bytes_freed=sum(t.bytes_freed for t in told),
+        errors=found.faults + sum(table.error is not None for table in tables),
+        backlog=len(found.backlog),
+        backlog_tables=tuple(found.backlog[:LISTED_GROUPS]),
+        tables=(*(_swept_table(t) for t in told), *(_swept_namespace(n, e) for n, e in found.namespaces_failed)),
+        jobs_submitted=sum(table.job is not None and not table.was_there for table in tables),
+        jobs_backlog=sum(table.ranked.rank is Rank.OVER_BUDGET for table in tables),
+        ranking=tuple(_ranked(table) for table in ranked[:LISTED_GROUPS]),
+    )
 
 
-def _swept_table(table: SweptTable) -> Fields:
-    return {
-        "table": table.ident,
-        "runs": [
-            {"run": e.run, "reason": e.verdict.value, "files_deleted": e.files_deleted, "bytes_freed": e.bytes_freed}
+def _swept_table(table: SweptTable) -> SweptTableAnswer:
+    return SweptTableAnswer(
+        table=table.ident,
+        runs=tuple(
+            SweptRun(run=e.run, reason=e.verdict.value, files_deleted=e.files_deleted, bytes_freed=e.bytes_freed)
             for e in table.entries[:LISTED_GROUPS]
-        ],
-        "expiry": {
-            "finished": table.expired.lists,
-            "waiting": table.expired.waiting,
-            "files_deleted": table.expired.files_deleted,
-            "bytes_freed": table.expired.bytes_freed,
-        },
-        "error": None if table.error is None else _short_error(table.error),
-    }
+        ),
+        expiry=SweptExpiry(
+            finished=table.expired.lists,
+            waiting=table.expired.waiting,
+            files_deleted=table.expired.files_deleted,
+            bytes_freed=table.expired.bytes_freed,
+        ),
+        error=None if table.error is None else _short_error(table.error),
+    )
 
 
-def _swept_namespace(namespace: str, error: RegelateError) -> Fields:
-    return {**_swept_table(SweptTable(ident=f"{namespace}.*")), "error": _short_error(error)}
+def _swept_namespace(namespace: str, error: RegelateError) -> SweptTableAnswer:
+    return replace(_swept_table(SweptTable(ident=f"{namespace}.*")), error=_short_error(error))
 
 
-def _short_error(error: RegelateError) -> Fields:
-    return {"code": error.code, "message": error.message[:SHOWN_CHARACTERS]}
+def _short_error(error: RegelateError) -> ErrorOfTable:
+    return ErrorOfTable(code=error.code, message=error.message[:SHOWN_CHARACTERS])
 
 
-def _column(column: Column) -> Fields:
+def _ranked(table: FleetTable) -> RankedTableAnswer:
+    return RankedTableAnswer(
+        table=table.ranked.ident,
+        score=round(table.ranked.health.score, 1),
+        rank=Rank.JOB_RUNNING if table.was_there else table.ranked.rank,
+        reason=table.ranked.health.recommendation if table.error is None else str(table.error),
+        job_id=None if table.job is None else table.job.job_id,
+    )
+
+
+def job_told(record: JobRecord) -> JobAnswer:
+    return JobAnswer(
+        job_id=record.job_id,
+        state=record.state,
+        table=record.ident,
+        catalog=record.catalog,
+        origin=record.origin,
+        engine=record.engine,
+        explanation=record.why or None,
+        run=record.remote,
+        progress=JobProgress(groups_done=record.groups_done, groups_all=record.groups_all),
+        part=record.part,
+        attempts=record.attempts,
+        created_at=iso_time(record.created_ms),
+        updated_at=iso_time(record.updated_ms),
+        totals=record.totals,
+        result=None if record.result is None else json.loads(record.result),
+        error=None if record.error is None else ErrorDetail(**json.loads(record.error)),
+    )
+
+
+def _column(column: Column) -> dict[str, Any]:
     """Return a column in the form that CREATE_TABLE takes."""
-    fields: Fields = {"type": column.type, "required": column.required}
+    fields: dict[str, Any] = {"type": column.type, "required": column.required}
     if column.doc is not None:
         fields["doc"] = column.doc
     if column.type == "struct":
@@ -206,7 +360,3 @@ def _column(column: Column) -> Fields:
     else:
         fields.update({c.name: _column(c) for c in column.children})
     return fields
-
-
-def _ref(ref: SnapshotRef) -> Fields:
-    return {"name": ref.name, "type": ref.kind.value, "snapshot_id": ref.snapshot_id}

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from regelate.core.answers import Status
 from regelate.core.commit import SnapshotChange
 from regelate.core.conflict import DroppedGroup, Verdict, judge
 from regelate.core.deletes import dangling_after
@@ -19,7 +20,7 @@ from regelate.core.stats import PhaseSeconds, summarise
 from regelate.core.table import PLAN_ID, RUN_ID, TableSnapshot, TableTotals
 from regelate.errors import InvariantViolated, NotAllowed, RegelateError, keeps_files
 from regelate.operations.attempt import Attempted, attempt
-from regelate.operations.compaction import CompactCommand, CompactionTools, CompactOutcome, Status
+from regelate.operations.compaction import CompactCommand, CompactionTools, CompactOutcome
 from regelate.operations.expire import Expired, expire_after_commit
 from regelate.operations.gone import all_changed, dropped_text, taken_away
 from regelate.operations.pacing import Paced, Stop, rewrite_paced

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from regelate.core.answers import Status
 from regelate.core.plan import CompactionPlan
 from regelate.core.policy import CompactionPolicy, PlacementPolicy, RetentionPolicy, Verify
 from regelate.core.requests import CompactRequest
@@ -17,18 +17,6 @@ from regelate.ports.engine import RewriteEngine
 from regelate.ports.files import OutputFiles, Reclaimer
 from regelate.ports.table import TableReader
 from regelate.ports.telemetry import Telemetry
-
-
-class Status(StrEnum):
-    COMPLETED = "COMPLETED"
-    PARTIAL = "PARTIAL"
-    NOTHING_TO_DO = "NOTHING_TO_DO"
-    ALREADY_DONE = "ALREADY_DONE"
-    PLANNED = "PLANNED"
-    DELEGATED = "DELEGATED"
-    """A job does it, or is at it already."""
-    CANCELLED = "CANCELLED"
-    """Of a job: it was cancelled before this part was committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

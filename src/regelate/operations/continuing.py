@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from regelate.core.answers import Status
 from regelate.core.head import Head
 from regelate.core.job import NOTHING_DONE, JobTotals, run_of_part
 from regelate.core.requests import CompactRequest
 from regelate.core.resume import ResumeToken
 from regelate.core.table import SnapshotEntry
-from regelate.operations.compaction import CompactOutcome, Status
+from regelate.operations.compaction import CompactOutcome
 from regelate.operations.pacing import Stop
 
 

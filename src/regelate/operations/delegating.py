@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from regelate.core.answers import CompactAnswer, Status
 from regelate.core.job import NOTHING_DONE, JobRecord, JobState, JobTotals
 from regelate.core.spark_job import REMOTE_GRACE_SECONDS, SparkJobSpec, SparkRun, SparkState
+from regelate.core.stats import CompactionStats
 from regelate.errors import RegelateError
 from regelate.operations.job_parts import MAX_STORED_WARNINGS, Elsewhere, PartDone
 from regelate.operations.pacing import Stop
 from regelate.ports.jobs import SparkJobs
 
-Answer = dict[str, Any]
+Settle = Callable[[CompactAnswer], CompactAnswer]
+"""Completes the answer of a run that has landed."""
 START_SECONDS = 60.0
 """A run's own time may begin so much before we note its start."""
 
@@ -37,7 +39,7 @@ def spark_part(
     *,
     now_ms: int,
     why: str,
-    settle: Callable[[Answer], None],
+    settle: Settle,
 ) -> PartDone | Elsewhere:
     """Do what is next for a run: start it, cancel it, or see where it stands. `settle` completes its answer.
 
@@ -87,15 +89,17 @@ def _cancelled_there(run_id: str, waited: float, patience: Patience) -> PartDone
     return _failed(RegelateError("DELEGATION_FAILED", told, status=502, run=run_id))
 
 
-def _too_late(answer: Answer) -> None:
+def _too_late(answer: CompactAnswer) -> CompactAnswer:
     """Leave the expiry out: it may be what has killed every worker that looked, and the job must come to its end."""
-    if answer["compacted"]:
-        answer["warnings"].append("snapshots were not expired: the result was seen too late; expire_snapshots does it")
+    if not answer.compacted:
+        return answer
+    told = "snapshots were not expired: the result was seen too late; expire_snapshots does it"
+    return replace(answer, warnings=(*answer.warnings, told))
 
 
-def _over(run: SparkRun, record: JobRecord, cancelling: bool, settle: Callable[[Answer], None]) -> PartDone:
+def _over(run: SparkRun, record: JobRecord, cancelling: bool, settle: Settle) -> PartDone:
     if run.answer is None and cancelling:
-        return PartDone(answer="null", stopped=Stop.CANCELLED)
+        return PartDone(stopped=Stop.CANCELLED)
     if run.answer is None:
         return _delegation_failed(record, f"ended without a result: {run.detail or 'nobody knows why'}")
     try:
@@ -107,8 +111,7 @@ def _over(run: SparkRun, record: JobRecord, cancelling: bool, settle: Callable[[
         did = _totals(answer, ids)
     except (KeyError, TypeError, ValueError) as fault:
         return _delegation_failed(record, f"left a result that cannot be read: {type(fault).__name__} {fault}")
-    settle(answer)
-    return PartDone(answer=json.dumps(answer), did=did)
+    return PartDone(answer=settle(answer), did=did)
 
 
 def _delegation_failed(record: JobRecord, what: str) -> PartDone:
@@ -117,31 +120,31 @@ def _delegation_failed(record: JobRecord, what: str) -> PartDone:
 
 
 def _failed(error: RegelateError) -> PartDone:
-    return PartDone(answer="null", failed=error)
+    return PartDone(failed=error)
 
 
-def _as_compact(found: Mapping[str, Any], snapshot_ids: tuple[int, ...]) -> Answer:
+def _as_compact(found: Mapping[str, Any], snapshot_ids: tuple[int, ...]) -> CompactAnswer:
     """Return the pipeline's result as COMPACT's answer; the names are the same."""
     changed = bool(found["compacted"])
-    return {
-        "compacted": changed,
-        "status": found["status"],
-        "reason": found["reason"],
-        "snapshot_id": snapshot_ids[-1] if changed else None,
-        "stats": None if found["stats"] is None else dict(found["stats"]),
-        "warnings": [str(warning) for warning in found["warnings"][:MAX_STORED_WARNINGS]],
-    }
+    return CompactAnswer(
+        compacted=changed,
+        status=Status(found["status"]),
+        reason=found["reason"],
+        snapshot_id=snapshot_ids[-1] if changed else None,
+        stats=None if found["stats"] is None else CompactionStats.of_dict(found["stats"]),
+        warnings=tuple(str(warning) for warning in found["warnings"][:MAX_STORED_WARNINGS]),
+    )
 
 
-def _totals(answer: Answer, snapshot_ids: tuple[int, ...]) -> JobTotals:
-    stats = answer["stats"]
-    if not answer["compacted"]:
+def _totals(answer: CompactAnswer, snapshot_ids: tuple[int, ...]) -> JobTotals:
+    stats = answer.stats
+    if not answer.compacted or stats is None:
         return NOTHING_DONE
     return JobTotals(
-        files_compacted=stats["files_compacted"],
-        files_added=stats["files_added"],
-        bytes_saved=stats["bytes_saved"],
-        rows=stats["rows"],
+        files_compacted=stats.files_compacted,
+        files_added=stats.files_added,
+        bytes_saved=stats.bytes_saved,
+        rows=stats.rows,
         snapshot_ids=snapshot_ids,
     )
 

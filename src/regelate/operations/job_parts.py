@@ -6,12 +6,14 @@ what it asks for is done already, or is done now, and each part lands in the tab
 
 from __future__ import annotations
 
+import json
 import math
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from regelate.core.answers import CompactAnswer, answer_fields
 from regelate.core.job import MAX_PARTS, NOTHING_DONE, JobRecord, JobState, JobTotals, retry_seconds
 from regelate.core.measures import JobGivenUp
 from regelate.errors import RegelateError, Unavailable
@@ -27,12 +29,12 @@ TRIED_AGAIN = ("COMMIT_STATE_UNKNOWN", "INTERNAL_ERROR")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartDone:
-    """What one part came to: its answer in JSON, and the token of the next part where groups are left over.
+    """What one part came to, and the token of the next part where groups are left over.
 
     `failed`: how it ended elsewhere, where nothing is tried again.
     """
 
-    answer: str
+    answer: CompactAnswer | None = None
     did: JobTotals = NOTHING_DONE
     token: str | None = None
     stopped: Stop | None = None
@@ -183,10 +185,10 @@ class _Part:
         if done.token is not None and record.state is JobState.CANCELLING:
             return record.cancelled(now, done.did)
         if done.token is not None:
-            return record.continued(done.token, done.did, done.answer, now)
+            return record.continued(done.token, done.did, _text(done.answer), now)
         if done.stopped is Stop.STOPPING:
             return record.put_back(now) if record.state is JobState.RUNNING else record.cancelled(now)
-        return record.succeeded(done.did, done.answer, now)
+        return record.succeeded(done.did, _text(done.answer), now)
 
     def _faulted(self, error: RegelateError) -> Later | None:
         if error.code == "LEASE_LOST":
@@ -224,3 +226,8 @@ def _is_elsewhere(record: JobRecord) -> bool:
     """Say whether Spark is at a job, or may be: a worker that died over its start did not say."""
     begun = record.remote is not None or (record.engine.is_remote and record.state is JobState.CANCELLING)
     return begun and not record.state.is_final
+
+
+def _text(answer: CompactAnswer | None) -> str:
+    """Return an answer as the record of a job keeps it."""
+    return json.dumps(None if answer is None else answer_fields(answer))

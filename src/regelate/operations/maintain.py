@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
+from regelate.core.answers import (
+    CompactAnswer,
+    DanglingDeletesAnswer,
+    ExpireSnapshotsAnswer,
+    ReclaimAnswer,
+    RemoveOrphanFilesAnswer,
+    RewriteManifestsAnswer,
+    Step,
+    StepResultAnswer,
+    StepStatus,
+)
 from regelate.errors import InvariantViolated, RegelateError
 from regelate.ports.clock import Clock
-
-Fields = Mapping[str, object]
-
-
-class Step(StrEnum):
-    """In the safe order: what a step leaves over, a later one clears away."""
-
-    COMPACT = "compact"
-    DANGLING_DELETES = "dangling_deletes"
-    MANIFESTS = "manifests"
-    EXPIRE = "expire"
-    ORPHANS = "orphans"
-    RECLAIM = "reclaim"
-
-
-class StepStatus(StrEnum):
-    DONE = "DONE"
-    NOTHING_TO_DO = "NOTHING_TO_DO"
-    FAILED = "FAILED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """One step as it can be run, and whether an answer of it says that something was done."""
+    """One step as it can be run."""
 
     step: Step
-    run: Callable[[], Fields]
-    did_something: Callable[[Fields], bool]
+    run: Callable[[], StepResultAnswer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +33,7 @@ class StepResult:
     step: Step
     status: StepStatus
     seconds: float
-    result: Fields | None = None
+    result: StepResultAnswer | None = None
     error: RegelateError | None = None
 
 
@@ -67,8 +57,24 @@ def _done(work: Work, clock: Clock) -> StepResult:
     except Exception as error:  # noqa: BLE001  the other steps have their own results
         told = error if isinstance(error, RegelateError) else _unexpected(error)
         return StepResult(step=work.step, status=StepStatus.FAILED, seconds=clock.monotonic() - started, error=told)
-    status = StepStatus.DONE if work.did_something(result) else StepStatus.NOTHING_TO_DO
+    status = StepStatus.DONE if _did_something(result) else StepStatus.NOTHING_TO_DO
     return StepResult(step=work.step, status=status, seconds=clock.monotonic() - started, result=result)
+
+
+def _did_something(answer: StepResultAnswer) -> bool:
+    match answer:
+        case CompactAnswer():
+            return answer.compacted or (answer.plan is not None and answer.plan["groups"] > 0)
+        case DanglingDeletesAnswer():
+            return answer.delete_files_removed > 0
+        case RewriteManifestsAnswer():
+            return answer.manifests_replaced > 0
+        case ExpireSnapshotsAnswer():
+            return answer.snapshots_expired > 0 or answer.files_deleted > 0
+        case RemoveOrphanFilesAnswer():
+            return answer.orphan_files > 0
+        case ReclaimAnswer():
+            return answer.expiries_finished > 0 or answer.files_deleted > 0
 
 
 def _unexpected(error: Exception) -> RegelateError:

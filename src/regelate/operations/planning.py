@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from regelate.core.answers import Status
 from regelate.core.placement import place
 from regelate.core.plan import CompactionPlan, FileGroup, plan_compaction
 from regelate.core.policy import CompactionPolicy, PlacementPolicy
@@ -13,7 +14,7 @@ from regelate.core.prediction import achieved_ratio
 from regelate.core.routing import Job
 from regelate.core.table import TableSnapshot
 from regelate.errors import Conflict, RegelateError
-from regelate.operations.compaction import CompactOutcome, Status
+from regelate.operations.compaction import CompactOutcome
 from regelate.operations.pacing import Stop
 from regelate.ports.engine import RewriteEngine
 from regelate.ports.table import TableReader

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from regelate.core.answers import QueryAnswer, ResultColumn
 from regelate.core.predicate import (
     Aggregate,
     ColumnPath,
@@ -19,7 +20,6 @@ from regelate.core.predicate import (
     parse_filter,
 )
 from regelate.core.requests import QueryRequest
-from regelate.core.results import StoredResult
 from regelate.core.schema import Column
 from regelate.errors import Unavailable
 from regelate.ports.clock import Clock
@@ -47,35 +47,6 @@ class QueryTools:
     limits: QueryLimits
     results: ResultStore | None = None
     """Where the engine may store results; without one it refuses what is too large for an answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryAnswer:
-    columns: tuple[Mapping[str, str], ...]
-    rows: Sequence[dict[str, Any]] = field(repr=False)
-    row_count: int
-    truncated: bool
-    snapshot_id: int | None
-    query_time_ms: float
-    stored: StoredResult | None = field(default=None, repr=False)
-
-    def as_dict(self) -> dict[str, object]:
-        found: dict[str, object] = {
-            "columns": [dict(c) for c in self.columns],
-            "rows": list(self.rows),
-            "row_count": self.row_count,
-            "truncated": self.truncated,
-            "snapshot_id": self.snapshot_id,
-            "query_time_ms": self.query_time_ms,
-        }
-        if self.stored is None:
-            return found
-        return {
-            **found,
-            "result_url": self.stored.url,
-            "result_expires_at": self.stored.expires_at,
-            "result_bytes": self.stored.size_bytes,
-        }
 
 
 def query(tools: QueryTools, request: QueryRequest, *, table_name: str) -> QueryAnswer:
@@ -107,13 +78,15 @@ def query(tools: QueryTools, request: QueryRequest, *, table_name: str) -> Query
     if result.stored is not None and tools.results is not None:
         stored = tools.results.keep(result.stored, now_ms=tools.clock.now_ms())
     return QueryAnswer(
-        columns=tuple({"name": c.name, "type": c.type} for c in result.columns),
+        columns=tuple(ResultColumn(name=c.name, type=c.type) for c in result.columns),
         rows=result.rows,
         row_count=result.row_count,
         truncated=result.truncated,
         snapshot_id=scan.snapshot_id,
         query_time_ms=round((tools.clock.monotonic() - started) * 1000, 3),
-        stored=stored,
+        result_url=None if stored is None else stored.url,
+        result_expires_at=None if stored is None else stored.expires_at,
+        result_bytes=None if stored is None else stored.size_bytes,
     )
 
 

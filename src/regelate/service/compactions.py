@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
+from regelate.core.answers import CompactAnswer
 from regelate.core.policy import PlacementPolicy
 from regelate.core.requests import CompactRequest
 from regelate.core.routing import Capabilities
@@ -53,7 +54,7 @@ class Compactions:
         progress: Progress | None = None,
         seconds_left: float | None = None,
         may_delegate: bool = True,
-    ) -> Mapping[str, object]:
+    ) -> CompactAnswer:
         """Compact a table, or leave it to a job: on request, where its job is at it, or where it does not fit here.
 
         `seconds_left`: until this process is ended from outside. `may_delegate`: whoever asks can wait for a job.

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 class Service:
     """Everything behind the doors, for one process. Safe for several threads; an operation owns its own sessions.
 
-    Every operation returns the fields of its answer, ready for JSON, without `success` and `request_id`, or raises a
-    RegelateError.
+    Every operation returns its answer (core.answers), or raises a RegelateError.
     """
 
     settings: Settings

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from regelate.core.answers import SweepAnswer
 from regelate.core.job import JobRecord, Origin
 from regelate.core.measures import SweepEnded
 from regelate.core.names import SEPARATOR
@@ -14,7 +14,7 @@ from regelate.core.ranking import RankingPolicy
 from regelate.core.requests import CompactRequest
 from regelate.core.waves import usable_seconds
 from regelate.errors import NotAllowed, RegelateError
-from regelate.operations import answers, job_answers
+from regelate.operations import answers
 from regelate.operations.allowance import Allowance
 from regelate.operations.continuing import RunPart
 from regelate.operations.fleet import FleetTable, submit_for_ill
@@ -66,7 +66,7 @@ class Fleet:
         max_jobs: int | None = None,
         dry_run: bool,
         seconds_left: float | None = None,
-    ) -> Mapping[str, object]:
+    ) -> SweepAnswer:
         """Sweep the tables of a scope; what the request leaves open comes from config.json.
 
         `seconds_left`: until this process is ended from outside. No table is begun so late that the jobs, which are
@@ -95,9 +95,9 @@ class Fleet:
             max_jobs=limits.max_jobs if max_jobs is None else max_jobs,
         )
         ranked = self._ranked(scope, done, policy, dry_run=dry_run)
-        faults = done.faults + sum(table.error is not None for table in ranked)
-        self._telemetry.tell(SweepEnded(faults=faults))
-        return {**answers.swept(done, dry_run=dry_run), **job_answers.ranked(ranked), "errors": faults}
+        answer = answers.swept(done, ranked, dry_run=dry_run)
+        self._telemetry.tell(SweepEnded(faults=answer.errors))
+        return answer
 
     def _swept(self, address: Address, until: float | None, *, dry_run: bool) -> SweptTable:
         """Sweep one table, and look at its health where somebody could do something about it."""

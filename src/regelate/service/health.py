@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
+from regelate.core.answers import TableHealthAnswer
 from regelate.core.measures import Assessed
 from regelate.core.session_policy import Access
 from regelate.operations import answers
@@ -27,7 +28,7 @@ class Health:
         self._clock = clock
         self._telemetry = telemetry
 
-    def table_health(self, address: Address, *, explain: bool) -> Mapping[str, object]:
+    def table_health(self, address: Address, *, explain: bool) -> TableHealthAnswer:
         from regelate.operations.health import table_health
 
         with self._tables.open(address, Access.READ) as session:

@@ -6,18 +6,18 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from regelate.core.answers import JobAnswer
 from regelate.core.engines import HERE, Engine
 from regelate.core.job import JobRecord, Origin, lock_of
 from regelate.core.requests import request_json
 from regelate.errors import InvalidRequest, NotFound
-from regelate.operations import job_answers
+from regelate.operations import answers
 from regelate.operations.continuing import RunPart
 from regelate.operations.jobs import cancel, give_up, live_job, look_after, running_job, submit
 from regelate.service.job_stores import JobStores
 from regelate.settings import CatalogSettings
 from regelate.tenancy import Address
 
-Fields = Mapping[str, object]
 MAX_STORED_REQUEST_BYTES = 64 * 1024
 """As JSON. They are in the record twice, as given and in the token of the next part; base64 and escapes add to them."""
 
@@ -85,19 +85,19 @@ class JobDesk:
         """Return a table's job that is not at its end; announce it again where its message or its worker is lost."""
         return live_job(self._stores.needed(), lock_of(address.catalog, address.ident), announce=announce)
 
-    def job_status(self, tenant_id: str, job_id: str) -> Fields:
+    def job_status(self, tenant_id: str, job_id: str) -> JobAnswer:
         """Tell how a job stands; of one that runs elsewhere a worker is asked to look, where that is due."""
         record = self._known(job_id, tenant_id)
         look_after(self._stores.needed(), record)
-        return job_answers.told(record)
+        return answers.job_told(record)
 
-    def job_cancel(self, tenant_id: str, job_id: str) -> Fields:
+    def job_cancel(self, tenant_id: str, job_id: str) -> JobAnswer:
         self._known(job_id, tenant_id)
-        return job_answers.told(cancel(self._stores.needed(), job_id))
+        return answers.job_told(cancel(self._stores.needed(), job_id))
 
-    def recent_jobs(self, limit: int) -> tuple[Fields, ...]:
+    def recent_jobs(self, limit: int) -> tuple[JobAnswer, ...]:
         """Return the newest jobs of the store, whoever's they are: for the command line on its machine."""
-        return tuple(job_answers.told(record) for record in self._stores.needed().store.recent(limit))
+        return tuple(answers.job_told(record) for record in self._stores.needed().store.recent(limit))
 
     def give_up_job(self, job_id: str, part: int, why: str) -> None:
         """End a job of whose present part no worker will hear any more."""

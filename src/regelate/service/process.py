@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from regelate import __version__
+from regelate.core.answers import HealthCheckAnswer
 from regelate.core.engines import Engine
 from regelate.errors import RegelateError
 from regelate.service.access import CatalogAccess
@@ -25,19 +26,19 @@ class Process:
         self._environment = environment
         self._has_spark = has_spark
 
-    def health_check(self) -> Mapping[str, object]:
+    def health_check(self) -> HealthCheckAnswer:
         from regelate.adapters.iceberg.admin import IcebergAdmin
 
         try:
             reachable = IcebergAdmin(self._access.survey(), defaults={}).reachable()
         except RegelateError:  # some catalogs are already asked when they are opened
             reachable = False
-        return {
-            "version": __version__,
-            "environment": self._environment,
-            "catalog_reachable": reachable,
-            "engines": [engine.value for engine in Engine if not engine.is_remote or self._has_spark()],
-        }
+        return HealthCheckAnswer(
+            version=__version__,
+            environment=self._environment,
+            catalog_reachable=reachable,
+            engines=tuple(engine.value for engine in Engine if not engine.is_remote or self._has_spark()),
+        )
 
     def metrics_text(self) -> str:
         """Return the metrics of this process since this was first called, in Prometheus' text format."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from regelate.core.answers import QueryAnswer
 from regelate.core.measures import Queried
 from regelate.core.requests import QueryRequest
 from regelate.core.session_policy import Access
@@ -39,7 +39,7 @@ class Queries:
         self._clock = clock
         self._telemetry = telemetry
 
-    def query(self, address: Address, request: QueryRequest) -> Mapping[str, object]:
+    def query(self, address: Address, request: QueryRequest) -> QueryAnswer:
         from regelate.adapters.iceberg.scan import SnapshotScan
         from regelate.operations.query import QueryLimits, QueryTools, query
 
@@ -64,4 +64,4 @@ class Queries:
             with self._telemetry.span("query", table=address.ident):
                 found = query(tools, request, table_name=address.table or "")
         self._telemetry.tell(Queried(table=address.ident, seconds=found.query_time_ms / 1000))
-        return found.as_dict()
+        return found

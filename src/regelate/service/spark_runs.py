@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from regelate.core.answers import CompactAnswer
 from regelate.core.job import JobRecord
 from regelate.core.measures import Compacted, JobGivenUp
 from regelate.core.routing import no_spark
-from regelate.core.stats import CompactionStats, iso_time
+from regelate.core.stats import iso_time
 from regelate.errors import Unsupported
-from regelate.operations.delegating import Answer, Patience, spark_part
+from regelate.operations.delegating import Patience, spark_part
 from regelate.operations.job_parts import Elsewhere, PartDone
 from regelate.ports.clock import Clock
 from regelate.ports.telemetry import Telemetry
@@ -72,14 +75,13 @@ class SparkRuns:
             self._telemetry.tell(JobGivenUp(table=record.ident, code=done.failed.code))
         return done
 
-    def _settle(self, record: JobRecord, answer: Answer) -> None:
+    def _settle(self, record: JobRecord, answer: CompactAnswer) -> CompactAnswer:
         """Expire snapshots as after a COMPACT of our own; the rewrite has landed, so nothing here may fail it."""
-        if not answer["compacted"]:
-            return
-        stats = CompactionStats.of_dict(answer["stats"])
-        self._telemetry.tell(Compacted.of(record.ident, stats, (), at_ms=self._clock.now_ms()))
+        if answer.stats is None or not answer.compacted:
+            return answer
+        self._telemetry.tell(Compacted.of(record.ident, answer.stats, (), at_ms=self._clock.now_ms()))
         if not record.request.expire_snapshots:
-            return
+            return answer
         from regelate.operations.expire import expire_after_commit
         from regelate.operations.rewriting import as_error
 
@@ -93,15 +95,15 @@ class SparkRuns:
                     session.committer, session.reclaimer, self._clock, retention, table_uuid=uuid
                 )
         except Unsupported:  # format version 3: the job has expired them itself
-            return
+            return answer
         except Exception as error:  # noqa: BLE001  as after a COMPACT of our own
-            answer["warnings"].append(f"snapshots were not expired: {as_error(error)}")
-            return
-        answer["warnings"] += done.warnings
-        answer["stats"] |= {
-            "snapshots_expired": len(done.snapshot_ids),
-            "bytes_freed": done.bytes_freed,
-            "bytes_quarantined": done.bytes_quarantined,
-            "undo_id": done.undo_id,
-            "deletable_at": iso_time(done.deletable_ms),
-        }
+            return replace(answer, warnings=(*answer.warnings, f"snapshots were not expired: {as_error(error)}"))
+        stats = replace(
+            answer.stats,
+            snapshots_expired=len(done.snapshot_ids),
+            bytes_freed=done.bytes_freed,
+            bytes_quarantined=done.bytes_quarantined,
+            undo_id=done.undo_id,
+            deletable_at=iso_time(done.deletable_ms),
+        )
+        return replace(answer, warnings=(*answer.warnings, *done.warnings), stats=stats)

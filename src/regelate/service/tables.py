@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from regelate.core.answers import (
+    AlterTableAnswer,
+    CreateTableAnswer,
+    DescribeTableAnswer,
+    DropTableAnswer,
+    ListTablesAnswer,
+)
 from regelate.core.schema import TableDefinition
 from regelate.core.session_policy import Access
 from regelate.operations import answers
@@ -14,8 +21,6 @@ from regelate.tenancy import Address, Tenancy
 
 if TYPE_CHECKING:
     from regelate.adapters.iceberg.admin import IcebergAdmin
-
-Fields = Mapping[str, object]
 
 
 class Tables:
@@ -27,39 +32,39 @@ class Tables:
         self._knobs = knobs
         self._defaults = defaults
 
-    def create_table(self, address: Address, definition: TableDefinition, *, if_not_exists: bool) -> Fields:
+    def create_table(self, address: Address, definition: TableDefinition, *, if_not_exists: bool) -> CreateTableAnswer:
         from regelate.operations.tables import create_table
 
         self._check(address, definition.properties)
         made = create_table(self._admin(address), address.ident, definition, if_not_exists=if_not_exists)
-        return {"created": made.created, "table_uuid": made.table_uuid, "location": made.location}
+        return CreateTableAnswer(created=made.created, table_uuid=made.table_uuid, location=made.location)
 
     def alter_table(
         self, address: Address, *, set_properties: Mapping[str, str], unset_properties: Sequence[str]
-    ) -> Fields:
+    ) -> AlterTableAnswer:
         from regelate.operations.tables import alter_table
 
         self._check(address, set_properties)
         found = alter_table(
             self._admin(address), address.ident, set_properties=set_properties, unset_properties=unset_properties
         )
-        return {"properties": dict(found)}
+        return AlterTableAnswer(properties=dict(found))
 
-    def describe_table(self, address: Address) -> Fields:
+    def describe_table(self, address: Address) -> DescribeTableAnswer:
         from regelate.operations.tables import describe_table
 
         return answers.described(describe_table(self._admin(address, Access.READ), address.ident))
 
-    def list_tables(self, address: Address) -> Fields:
+    def list_tables(self, address: Address) -> ListTablesAnswer:
         from regelate.operations.tables import list_tables
 
-        return {"tables": list(list_tables(self._admin(address, Access.READ), address.ident))}
+        return ListTablesAnswer(tables=tuple(list_tables(self._admin(address, Access.READ), address.ident)))
 
-    def drop_table(self, address: Address, *, purge: bool) -> Fields:
+    def drop_table(self, address: Address, *, purge: bool) -> DropTableAnswer:
         from regelate.operations.tables import drop_table
 
         drop_table(self._admin(address), address.ident, purge=purge)
-        return {"dropped": True}
+        return DropTableAnswer(dropped=True)
 
     def _check(self, address: Address, properties: Mapping[str, str]) -> None:
         self._tenancy.check_locations(address, properties)

@@ -5,36 +5,24 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 
+from regelate.core.answers import (
+    DanglingDeletesAnswer,
+    ExpireSnapshotsAnswer,
+    MaintainAnswer,
+    ReclaimAnswer,
+    RemoveOrphanFilesAnswer,
+    RewriteManifestsAnswer,
+    Step,
+    StepResultAnswer,
+)
 from regelate.core.requests import CompactRequest, MaintainRequest
-from regelate.operations import answers, upkeep_answers
+from regelate.operations import answers
 from regelate.ports.clock import Clock
 from regelate.service.compactions import Compactions
 from regelate.service.knobs import Knobs
 from regelate.service.open_tables import OpenTables
 from regelate.service.table_sweeps import TableSweeps
 from regelate.tenancy import Address
-
-Fields = Mapping[str, object]
-
-
-def _any(*names: str) -> Callable[[Fields], bool]:
-    return lambda found: any(found[name] for name in names)
-
-
-def _compacted(found: Fields) -> bool:
-    plan = found.get("plan")
-    return bool(found["compacted"] or (isinstance(plan, Mapping) and plan["groups"]))
-
-
-DID: Mapping[str, Callable[[Fields], bool]] = {
-    "compact": _compacted,
-    "dangling_deletes": _any("delete_files_removed"),
-    "manifests": _any("manifests_replaced"),
-    "expire": _any("snapshots_expired", "files_deleted"),
-    "orphans": _any("orphan_files"),
-    "reclaim": _any("expiries_finished", "files_deleted"),
-}
-"""By step of MAINTAIN, whether an answer says that there was something to do."""
 
 
 class Upkeep:
@@ -57,7 +45,7 @@ class Upkeep:
         min_snapshots_to_keep: int | None,
         grace_hours: float | None,
         dry_run: bool,
-    ) -> Fields:
+    ) -> ExpireSnapshotsAnswer:
         from regelate.operations.expire import expire_snapshots
 
         with self._tables.open(address) as session:
@@ -65,21 +53,23 @@ class Upkeep:
             found = expire_snapshots(session.committer, session.reclaimer, self._clock, policy, dry_run=dry_run)
             return answers.expired(found)
 
-    def undo_expiry(self, address: Address, undo_id: str) -> Fields:
+    def undo_expiry(self, address: Address, undo_id: str) -> ExpireSnapshotsAnswer:
         from regelate.operations.expire import undo_expiry
 
         with self._tables.open(address) as session:
             return answers.undone(undo_expiry(session.committer, session.reclaimer, self._clock, undo_id))
 
-    def remove_orphan_files(self, address: Address, *, older_than_hours: float | None, dry_run: bool) -> Fields:
+    def remove_orphan_files(
+        self, address: Address, *, older_than_hours: float | None, dry_run: bool
+    ) -> RemoveOrphanFilesAnswer:
         from regelate.operations.upkeep import remove_orphan_files
 
         older_than_ms = self._knobs.orphan_age_ms(older_than_hours)
         with self._tables.open(address) as session:
             found = remove_orphan_files(session.orphans, older_than_ms=older_than_ms, dry_run=dry_run)
-            return upkeep_answers.orphans_removed(found)
+            return answers.orphans_removed(found)
 
-    def rewrite_manifests(self, address: Address, *, dry_run: bool) -> Fields:
+    def rewrite_manifests(self, address: Address, *, dry_run: bool) -> RewriteManifestsAnswer:
         from regelate.operations.upkeep import rewrite_manifests
 
         with self._tables.open(address) as session:
@@ -90,29 +80,29 @@ class Upkeep:
                 run_id=uuid.uuid4().hex,
                 dry_run=dry_run,
             )
-            return upkeep_answers.manifests_rewritten(found)
+            return answers.manifests_rewritten(found)
 
-    def remove_dangling_deletes(self, address: Address, *, dry_run: bool) -> Fields:
+    def remove_dangling_deletes(self, address: Address, *, dry_run: bool) -> DanglingDeletesAnswer:
         """Take delete files out of the table that apply to no data file any more."""
         from regelate.operations.upkeep import remove_dangling_deletes
 
         with self._tables.open(address) as session:
             run_id = uuid.uuid4().hex
             found = remove_dangling_deletes(session.committer, self._clock, run_id=run_id, dry_run=dry_run)
-            return upkeep_answers.dangling_removed(found)
+            return answers.dangling_removed(found)
 
-    def reclaim(self, address: Address, *, dry_run: bool) -> Fields:
+    def reclaim(self, address: Address, *, dry_run: bool) -> ReclaimAnswer:
         """Sweep this one table: what is left of expiries whose grace is over, and of runs that died."""
         with self._tables.open(address) as session:
             session.reclaimer.check_allowed()
             found = self._sweeps.sweep(session, session.reclaimer, address, dry_run=dry_run)
         if found.error is not None:
             raise found.error
-        return upkeep_answers.reclaimed(found)
+        return answers.reclaimed(found)
 
-    def maintain(self, address: Address, request: MaintainRequest) -> Fields:
+    def maintain(self, address: Address, request: MaintainRequest) -> MaintainAnswer:
         """Run the wanted steps, all by default; each loads the table anew."""
-        from regelate.operations.maintain import Step, Work, maintain
+        from regelate.operations.maintain import Work, maintain
 
         self._knobs.orphan_age_ms(request.older_than_hours)  # refused before anything is done
         with self._tables.open(address) as session:
@@ -120,25 +110,25 @@ class Upkeep:
                 session, request.retention_hours, keep=request.min_snapshots_to_keep, grace=request.grace_hours
             )
         runs, wanted = self._steps(address, request), request.steps
-        works = [Work(step=s, run=runs[s], did_something=DID[s]) for s in Step if wanted is None or s.value in wanted]
-        return upkeep_answers.maintained(maintain(works, self._clock), dry_run=request.dry_run)
+        works = [Work(step=s, run=runs[s]) for s in Step if wanted is None or s.value in wanted]
+        return answers.maintained(maintain(works, self._clock), dry_run=request.dry_run)
 
-    def _steps(self, address: Address, request: MaintainRequest) -> Mapping[str, Callable[[], Fields]]:
+    def _steps(self, address: Address, request: MaintainRequest) -> Mapping[Step, Callable[[], StepResultAnswer]]:
         dry_run = request.dry_run
         compaction = CompactRequest(force=request.force, expire_snapshots=False, dry_run=dry_run)
         return {
-            "compact": lambda: self._compactions.compact(address, compaction, may_delegate=False),
-            "dangling_deletes": lambda: self.remove_dangling_deletes(address, dry_run=dry_run),
-            "manifests": lambda: self.rewrite_manifests(address, dry_run=dry_run),
-            "expire": lambda: self.expire_snapshots(
+            Step.COMPACT: lambda: self._compactions.compact(address, compaction, may_delegate=False),
+            Step.DANGLING_DELETES: lambda: self.remove_dangling_deletes(address, dry_run=dry_run),
+            Step.MANIFESTS: lambda: self.rewrite_manifests(address, dry_run=dry_run),
+            Step.EXPIRE: lambda: self.expire_snapshots(
                 address,
                 retention_hours=request.retention_hours,
                 min_snapshots_to_keep=request.min_snapshots_to_keep,
                 grace_hours=request.grace_hours,
                 dry_run=dry_run,
             ),
-            "orphans": lambda: self.remove_orphan_files(
+            Step.ORPHANS: lambda: self.remove_orphan_files(
                 address, older_than_hours=request.older_than_hours, dry_run=dry_run
             ),
-            "reclaim": lambda: self.reclaim(address, dry_run=dry_run),
+            Step.RECLAIM: lambda: self.reclaim(address, dry_run=dry_run),
         }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from regelate.core.engines import Engine
@@ -91,9 +91,9 @@ class Worker:
         done = run_or_leave(part, how, partial(self._runs.run, address))
         if isinstance(done, Left):
             return Elsewhere(remote=None, why=done.job.why)
-        fields = answers.compacted(done.outcome, with_plan=False)
-        fields["warnings"] = list(done.outcome.warnings[:MAX_STORED_WARNINGS])
-        return PartDone(answer=json.dumps(fields), did=done.did, token=done.token, stopped=done.outcome.stopped)
+        answer = answers.compacted(done.outcome, with_plan=False)
+        answer = replace(answer, warnings=answer.warnings[:MAX_STORED_WARNINGS])
+        return PartDone(answer=answer, did=done.did, token=done.token, stopped=done.outcome.stopped)
 
     def spark_run_changed(self, run_id: str) -> str | None:
         """Look after the job of a run that has another state; return its id, None for a run that is none of ours.

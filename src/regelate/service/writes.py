@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from regelate.core.answers import WriteAnswer
 from regelate.core.job import Origin
 from regelate.core.measures import Wrote
 from regelate.core.options import Auto
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from regelate.operations.write import CheckPolicy, WriteCommand, WriteResult
 
 log = logging.getLogger(__name__)
-Fields = Mapping[str, object]
 
 
 class Writes:
@@ -61,7 +61,7 @@ class Writes:
         key: Sequence[str],
         idempotency_key: str | None,
         seconds_left: float | None = None,
-    ) -> Fields:
+    ) -> WriteAnswer:
         """Write records: JSON objects, or an Arrow table. `seconds_left`: until this process is ended from outside."""
         from regelate.operations.write import WriteCommand, WriteMode
 
@@ -73,7 +73,8 @@ class Writes:
         recommended, small = done.compaction_recommended, done.small_files_count
         self._telemetry.tell(Wrote(table=address.ident, compaction_recommended=recommended, small_files=small))
         auto = self._knobs.auto(properties) if recommended else Auto.RECOMMEND
-        return {**answers.written(done), **self._followed(address, auto, done.snapshot_id, seconds_left)}
+        job_id, status = self._followed(address, auto, done.snapshot_id, seconds_left)
+        return answers.written(done, job_id=job_id, status=status)
 
     def _written(self, session: TableSession, command: WriteCommand) -> WriteResult:
         from regelate.adapters.iceberg.rows import IcebergRowWriter
@@ -97,20 +98,24 @@ class Writes:
         found = self._knobs.check(session)
         return CheckPolicy(interval=found.interval if found.enabled else 0, policy=self._knobs.policy(session))
 
-    def _followed(self, address: Address, auto: Auto, snapshot_id: int | None, seconds_left: float | None) -> Fields:
-        """Do what `compaction.auto` says; nothing here fails the write, which has landed."""
-        found: dict[str, object] = {"compaction_job_id": None, "compaction_status": None}
+    def _followed(
+        self, address: Address, auto: Auto, snapshot_id: int | None, seconds_left: float | None
+    ) -> tuple[str | None, str | None]:
+        """Do what `compaction.auto` says, and return the id of the job and how it ended, as far as there is one.
+
+        Nothing here fails the write, which has landed.
+        """
         try:
             if auto is Auto.ASYNC and self._jobs.enabled:
                 part = RunPart(base_run_id=f"write-{snapshot_id}", part=1, request=CompactRequest())
-                found["compaction_job_id"] = self._jobs.submit(address, part, Origin.WRITE).job_id
-            elif auto is Auto.SYNC:
+                return self._jobs.submit(address, part, Origin.WRITE).job_id, None
+            if auto is Auto.SYNC:
                 asked = CompactRequest(idempotency_key=f"write-{snapshot_id}")
                 done = self._compactions.compact(address, asked, seconds_left=seconds_left)
-                found |= {"compaction_status": done["status"], "compaction_job_id": done.get("job_id")}
+                return done.job_id, done.status.value
         except RegelateError as error:
-            found["compaction_status"] = error.code
+            return None, error.code
         except Exception:
             log.exception("the compaction after a write failed")
-            found["compaction_status"] = "INTERNAL_ERROR"
-        return found
+            return None, "INTERNAL_ERROR"
+        return None, None

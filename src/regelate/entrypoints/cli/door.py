@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from regelate.entrypoints.actions import Caller, Payload, answer, new_request_id
+from regelate.entrypoints.actions import Caller, Payload, parse_request
+from regelate.entrypoints.answering import answer, new_request_id
 from regelate.entrypoints.cli.failures import refused
 from regelate.entrypoints.log import logger
-from regelate.entrypoints.requests import AnyRequest, parse_request
+from regelate.entrypoints.requests import AnyRequest
 from regelate.service.facade import Service
 from regelate.tenancy import DEFAULT_NAMESPACE, Address
 

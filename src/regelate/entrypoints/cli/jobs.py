@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, cast
 
+from regelate.core.answers import answer_fields
 from regelate.core.engines import Engine
 from regelate.core.exit_codes import DONE, FAILED
 from regelate.core.job import LIVE
@@ -61,7 +62,7 @@ def _told(args: argparse.Namespace, answer: Answer) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    found = [dict(job) for job in Door(args).service.jobs.recent_jobs(LISTED)]
+    found = [answer_fields(job) for job in Door(args).service.jobs.recent_jobs(LISTED)]
     if args.json:
         screen.put_json({"jobs": found})
     elif not found:
@@ -79,7 +80,7 @@ def _run(args: argparse.Namespace) -> int:
     while True:
         if service.worker.run_due_job(stopping=threading.Event()):
             parts += 1
-        elif any(job["run"] is not None and job["state"] in LIVE for job in service.jobs.recent_jobs(LISTED)):
+        elif any(job.run is not None and job.state in LIVE for job in service.jobs.recent_jobs(LISTED)):
             time.sleep(service.settings.spark.seconds_between_looks)
         else:
             break

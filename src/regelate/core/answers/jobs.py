@@ -1,36 +1,28 @@
-"""The answers about jobs, and of the sweep that submits many."""
+"""What is answered of jobs, and of the sweep that submits many."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
+from regelate.core.answers.json import Json
+from regelate.core.answers.upkeep import ErrorDetail
 from regelate.core.engines import Engine
-from regelate.core.job import JobState, Origin
-from regelate.entrypoints.response_base import Answer, ErrorDetail, Shape
-from regelate.settings.section import OneOf
-
-EngineName = Annotated[str, OneOf(*Engine)]
-JobStateName = Annotated[str, OneOf(*JobState)]
+from regelate.core.job import JobState, JobTotals, Origin
+from regelate.core.ranking import Rank
 
 
-class JobProgress(Shape):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProgress:
     """File groups rewritten by all parts so far, and all groups that are known."""
 
     groups_done: int
     groups_all: int
 
 
-class JobTotalsAnswer(Shape):
-    """What all parts did together; one snapshot for each part that committed."""
-
-    files_compacted: int
-    files_added: int
-    bytes_saved: int
-    rows: int
-    snapshot_ids: list[int]
-
-
-class JobAnswer(Answer):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAnswer:
     """`result` is COMPACT's answer of the last part that ended; `error` is what ended the job, or its last attempt.
 
     A job is cut into parts by the time that its worker has; `attempts` counts the starts of the present one. Where
@@ -38,12 +30,12 @@ class JobAnswer(Answer):
     """
 
     job_id: str
-    state: JobStateName
-    operation: Literal["COMPACT"]
+    state: JobState
+    operation: Literal["COMPACT"] = "COMPACT"
     table: str
     catalog: str
-    origin: Annotated[str, OneOf(*Origin)]
-    engine: EngineName
+    origin: Origin
+    engine: Engine
     explanation: str | None
     run: str | None
     progress: JobProgress
@@ -51,17 +43,19 @@ class JobAnswer(Answer):
     attempts: int
     created_at: str
     updated_at: str
-    totals: JobTotalsAnswer
-    result: dict[str, Any] | None
+    totals: JobTotals
+    result: Mapping[str, Json] | None
     error: ErrorDetail | None
 
 
-class ErrorOfTable(Shape):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorOfTable:
     code: str
     message: str
 
 
-class SweptRun(Shape):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptRun:
     """What became of one ledger entry; `reason` is one of those in docs/api.md."""
 
     run: str
@@ -70,7 +64,8 @@ class SweptRun(Shape):
     bytes_freed: int
 
 
-class SweptExpiry(Shape):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptExpiry:
     """`finished`: earlier expiries whose grace was over and whose files are deleted now; `waiting`: not yet."""
 
     finished: int
@@ -79,26 +74,29 @@ class SweptExpiry(Shape):
     bytes_freed: int
 
 
-class SweptTable(Shape):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptTable:
     """A table where something was found; `error` is what stopped the sweep there, the other tables went on."""
 
     table: str
-    runs: list[SweptRun]
+    runs: tuple[SweptRun, ...]
     expiry: SweptExpiry
     error: ErrorOfTable | None
 
 
-class RankedTableAnswer(Shape):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedTableAnswer:
     """`rank`: COMPACT (a job was submitted), JOB_RUNNING (it has one), HEALTHY, OVER_BUDGET (the next sweep's)."""
 
     table: str
     score: float
-    rank: Literal["COMPACT", "JOB_RUNNING", "HEALTHY", "OVER_BUDGET"]
+    rank: Rank
     reason: str
     job_id: str | None
 
 
-class SweepAnswer(Answer):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepAnswer:
     """`backlog`: tables left to the next sweep, by its limits. A dry run says what would be deleted and submitted.
 
     `ranking` lists the unhealthiest tables first; `jobs_backlog` counts those below the threshold that get no job yet.
@@ -110,8 +108,8 @@ class SweepAnswer(Answer):
     bytes_freed: int
     errors: int
     backlog: int
-    backlog_tables: list[str]
-    tables: list[SweptTable]
+    backlog_tables: tuple[str, ...]
+    tables: tuple[SweptTable, ...]
     jobs_submitted: int
     jobs_backlog: int
-    ranking: list[RankedTableAnswer]
+    ranking: tuple[RankedTableAnswer, ...]

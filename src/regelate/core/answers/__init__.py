@@ -1,0 +1,100 @@
+"""What operations answer: one value per operation. openapi.json is made from these classes, and so is what leaves here.
+
+An answer is written as JSON by `answer_fields`, once, where it leaves the house (or the record of a job keeps it).
+"""
+
+from regelate.core.answers.compaction import CompactAnswer, Status
+from regelate.core.answers.jobs import (
+    ErrorOfTable,
+    JobAnswer,
+    JobProgress,
+    RankedTableAnswer,
+    SweepAnswer,
+    SweptExpiry,
+    SweptRun,
+    SweptTable,
+)
+from regelate.core.answers.json import LEFT_OUT, answer_fields, is_left_out
+from regelate.core.answers.tables import (
+    AlterTableAnswer,
+    CreateTableAnswer,
+    DescribeTableAnswer,
+    DropTableAnswer,
+    HealthCheckAnswer,
+    ListTablesAnswer,
+    QueryAnswer,
+    ResultColumn,
+    TableHealthAnswer,
+    TableSchemaAnswer,
+    WriteAnswer,
+)
+from regelate.core.answers.upkeep import (
+    DanglingDeletesAnswer,
+    ErrorDetail,
+    ExpireSnapshotsAnswer,
+    MaintainAnswer,
+    OrphanFile,
+    ReclaimAnswer,
+    RemoveOrphanFilesAnswer,
+    RewriteManifestsAnswer,
+    Step,
+    StepAnswer,
+    StepResultAnswer,
+    StepStatus,
+)
+
+__all__ = [
+    "LEFT_OUT",
+    "AlterTableAnswer",
+    "Answer",
+    "CompactAnswer",
+    "CreateTableAnswer",
+    "DanglingDeletesAnswer",
+    "DescribeTableAnswer",
+    "DropTableAnswer",
+    "ErrorDetail",
+    "ErrorOfTable",
+    "ExpireSnapshotsAnswer",
+    "HealthCheckAnswer",
+    "JobAnswer",
+    "JobProgress",
+    "ListTablesAnswer",
+    "MaintainAnswer",
+    "OrphanFile",
+    "QueryAnswer",
+    "RankedTableAnswer",
+    "ReclaimAnswer",
+    "RemoveOrphanFilesAnswer",
+    "ResultColumn",
+    "RewriteManifestsAnswer",
+    "Status",
+    "Step",
+    "StepAnswer",
+    "StepResultAnswer",
+    "StepStatus",
+    "SweepAnswer",
+    "SweptExpiry",
+    "SweptRun",
+    "SweptTable",
+    "TableHealthAnswer",
+    "TableSchemaAnswer",
+    "WriteAnswer",
+    "answer_fields",
+    "is_left_out",
+]
+
+Answer = (
+    HealthCheckAnswer
+    | CreateTableAnswer
+    | AlterTableAnswer
+    | DescribeTableAnswer
+    | ListTablesAnswer
+    | DropTableAnswer
+    | WriteAnswer
+    | QueryAnswer
+    | TableHealthAnswer
+    | MaintainAnswer
+    | JobAnswer
+    | SweepAnswer
+    | StepResultAnswer
+)
