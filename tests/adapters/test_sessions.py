@@ -165,6 +165,7 @@ NEEDS: Mapping[str, tuple[Mapping[str, Any], set[str]]] = {
     "QUERY": (TABLE, {READ}),
     "COMPACT": ({**TABLE, "force": True}, {WRITE, SURVEY}),
     "TABLE_HEALTH": (TABLE, {READ}),
+    "TABLE_STATS": (TABLE, {READ}),
     "EXPIRE_SNAPSHOTS": (TABLE, {WRITE, SURVEY}),
     "REMOVE_ORPHAN_FILES": (TABLE, {WRITE, SURVEY}),
     "REWRITE_MANIFESTS": (TABLE, {WRITE}),

@@ -33,6 +33,7 @@ from regelate.core.answers import (
 from regelate.core.requests import CompactRequest, MaintainRequest, QueryRequest
 from regelate.core.schema import TableDefinition
 from regelate.errors import Conflict, NotFound
+from regelate.operations.table_stats import TableStatsAnswer
 from regelate.settings import Settings, load_settings
 from regelate.tenancy import Address, Scope, Tenancy
 
@@ -278,6 +279,13 @@ class FakeService:
         }
         listed: dict[str, object] = {"explained": []} if explain else {}
         return {**fields, "size_histogram": [], "worst_partitions": [], "recommendation": "nothing to do", **listed}
+
+    @answering(TableStatsAnswer)
+    def table_stats(self, address: Address) -> dict[str, object]:
+        self._called("TABLE_STATS", address)
+        counts = ("files", "size_bytes", "rows", "delete_files", "partitions", "manifest_count")
+        named = {"table": address.ident, "snapshot_id": self._table(address).writes or None}
+        return {**named, **dict.fromkeys(counts, 0), "largest_partitions": []}
 
     @answering(ExpireSnapshotsAnswer)
     def expire_snapshots(self, address: Address, **arguments: Any) -> dict[str, object]:

@@ -36,6 +36,7 @@ OWN: Mapping[str, Mapping[str, object] | None] = {
     "QUERY": TABLE,
     "COMPACT": {**TABLE, "force": True},
     "TABLE_HEALTH": TABLE,
+    "TABLE_STATS": TABLE,
     "EXPIRE_SNAPSHOTS": TABLE,
     "REMOVE_ORPHAN_FILES": TABLE,
     "REWRITE_MANIFESTS": TABLE,

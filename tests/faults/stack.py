@@ -210,6 +210,7 @@ EVERY_TABLE_OPERATION: Mapping[str, Mapping[str, object]] = {
     "QUERY": {},
     "COMPACT": {"force": True},
     "TABLE_HEALTH": {},
+    "TABLE_STATS": {},
     "EXPIRE_SNAPSHOTS": {},
     "REMOVE_ORPHAN_FILES": {},
     "REWRITE_MANIFESTS": {},

@@ -46,11 +46,13 @@ from regelate.entrypoints.requests import (
     RemoveOrphanFiles,
     RewriteManifests,
     TableHealth,
+    TableStats,
     Write,
     asked,
 )
 from regelate.entrypoints.validation import validated
 from regelate.errors import InvalidRequest
+from regelate.operations.table_stats import TableStatsAnswer
 from regelate.service.facade import Service
 from regelate.settings import Settings
 from regelate.tenancy import Address, Scope
@@ -157,6 +159,10 @@ def _table_health(service: Service, request: TableHealth, caller: Caller) -> Ans
     return service.health.table_health(_address(service, request, caller), explain=request.explain)
 
 
+def _table_stats(service: Service, request: TableStats, caller: Caller) -> Answer:
+    return service.health.table_stats(_address(service, request, caller))
+
+
 def _expire_snapshots(service: Service, request: ExpireSnapshots, caller: Caller) -> Answer:
     address = _address(service, request, caller)
     if request.undo is not None:
@@ -260,6 +266,7 @@ _ROWS = (
     Operation("QUERY", Query, QueryAnswer, _query),
     Operation("COMPACT", Compact, CompactAnswer, _compact),
     Operation("TABLE_HEALTH", TableHealth, TableHealthAnswer, _table_health),
+    Operation("TABLE_STATS", TableStats, TableStatsAnswer, _table_stats),
     Operation("REMOVE_ORPHAN_FILES", RemoveOrphanFiles, RemoveOrphanFilesAnswer, _remove_orphan_files),
     Operation("REWRITE_MANIFESTS", RewriteManifests, RewriteManifestsAnswer, _rewrite_manifests),
     Operation("MAINTAIN", Maintain, MaintainAnswer, _maintain),

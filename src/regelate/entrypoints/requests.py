@@ -221,6 +221,10 @@ class TableHealth(TableRequest):
     explain: bool = False
 
 
+class TableStats(TableRequest):
+    operation: Literal["TABLE_STATS"]
+
+
 class ExpireSnapshots(TableRequest):
     """`undo`, the `undo_id` of an earlier answer, brings the snapshots of that expiry back, and expires nothing."""
 
@@ -278,6 +282,7 @@ AnyRequest = (
     | Query
     | Compact
     | TableHealth
+    | TableStats
     | ExpireSnapshots
     | RemoveOrphanFiles
     | RewriteManifests

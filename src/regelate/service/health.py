@@ -1,4 +1,4 @@
-"""TABLE_HEALTH: how ill a table is, and on demand one reason for every data file."""
+"""What a table holds and how healthy it is: TABLE_STATS, TABLE_HEALTH and, on demand, a reason for every data file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from regelate.core.answers import TableHealthAnswer
 from regelate.core.measures import Assessed
 from regelate.core.session_policy import Access
 from regelate.operations import answers
+from regelate.operations.table_stats import TableStatsAnswer, table_stats
 from regelate.ports.clock import Clock
 from regelate.ports.telemetry import Telemetry
 from regelate.service.knobs import Knobs
@@ -40,6 +41,10 @@ class Health:
                 found = islice(session.reader.explain(policy), EXPLAINED_FILES)
                 listed = [answers.explained(data_file, reason) for data_file, reason in found]
             return answers.assessed(report.health, listed)
+
+    def table_stats(self, address: Address) -> TableStatsAnswer:
+        with self._tables.open(address, Access.READ) as session:
+            return table_stats(session.reader, self._knobs.policy(session))
 
     def explain_files(self, address: Address) -> Iterator[Mapping[str, object]]:
         """Stream one reason per data file, without a limit."""

@@ -3,6 +3,8 @@
 An answer is written as JSON by `answer_fields`, once, where it leaves the house (or the record of a job keeps it).
 """
 
+from typing import Any, ClassVar, Protocol
+
 from regelate.core.answers.compaction import CompactAnswer, Status
 from regelate.core.answers.jobs import (
     ErrorOfTable,
@@ -83,18 +85,8 @@ __all__ = [
     "is_left_out",
 ]
 
-Answer = (
-    HealthCheckAnswer
-    | CreateTableAnswer
-    | AlterTableAnswer
-    | DescribeTableAnswer
-    | ListTablesAnswer
-    | DropTableAnswer
-    | WriteAnswer
-    | QueryAnswer
-    | TableHealthAnswer
-    | MaintainAnswer
-    | JobAnswer
-    | SweepAnswer
-    | StepResultAnswer
-)
+
+class Answer(Protocol):
+    """A dataclass of this package, or of the operation whose answer it is."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
