@@ -295,7 +295,7 @@ def test_the_faces_load_no_library() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["duckdb", "small-files", "time-series"])
+@pytest.mark.parametrize("name", ["duckdb", "small-files", "time-series", "overwrite_partitions"])
 def test_a_kind_is_spelled_once(name: str) -> None:
     found = [
         path

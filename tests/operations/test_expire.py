@@ -11,7 +11,7 @@ from regelate.core.head import Head
 from regelate.core.policy import RetentionPolicy
 from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotAllowed, NotFound
 from regelate.operations.attempt import MAX_RACES
-from regelate.operations.expire import Expired, expire_after_commit, expire_snapshots, undo_expiry
+from regelate.operations.expire import Expired, ExpiryTools, expire_after_commit, expire_snapshots, undo_expiry
 from regelate.operations.reclaim import Reclaimed, finish_expiry
 from regelate.operations.upkeep import remove_dangling_deletes, rewrite_manifests
 from tests.operations.fakes import CountingClock, MemoryCommitter, MemoryReclaimer, MemoryTable
@@ -19,6 +19,10 @@ from tests.operations.fakes import CountingClock, MemoryCommitter, MemoryReclaim
 HOUR_MS = 3_600_000
 POLICY = RetentionPolicy(max_snapshot_age_ms=1, grace_ms=24 * HOUR_MS)
 LATER = CountingClock(seconds=3600)
+
+
+def tools(committer: MemoryCommitter, reclaimer: MemoryReclaimer, clock: CountingClock) -> ExpiryTools:
+    return ExpiryTools(committer=committer, reclaimer=reclaimer, clock=clock)
 
 
 @pytest.fixture
@@ -33,7 +37,7 @@ def test_a_list_is_there_before_the_commit_and_complete_after_it(table: MemoryTa
     reclaimer = MemoryReclaimer()
     seen: list[object] = []
     committer = MemoryCommitter(table, meanwhile=[lambda: seen.extend(q.files for q in reclaimer.quarantines())])
-    done = expire_snapshots(committer, reclaimer, LATER, POLICY)
+    done = expire_snapshots(tools(committer, reclaimer, LATER), POLICY)
     assert seen == [None]
     assert done.undo_id is not None
     assert [f.size_bytes for f in reclaimer.lists[done.undo_id].files or ()] == [100, 100, 100]
@@ -45,7 +49,7 @@ def test_without_a_commit_there_is_no_list(table: MemoryTable, script: list[str]
     reclaimer = MemoryReclaimer()
     meanwhile = [lambda: table.append("b", [9])] * MAX_RACES
     with pytest.raises(Conflict):
-        expire_snapshots(MemoryCommitter(table, script=script, meanwhile=meanwhile), reclaimer, LATER, POLICY)
+        expire_snapshots(tools(MemoryCommitter(table, script=script, meanwhile=meanwhile), reclaimer, LATER), POLICY)
     assert reclaimer.lists == {}
 
 
@@ -54,7 +58,7 @@ def test_when_nobody_knows_whether_it_landed_the_list_stays(table: MemoryTable) 
     committer = MemoryCommitter(table, script=["lost"])
     committer.heads_left = 2
     with pytest.raises(CommitStateUnknown):
-        expire_snapshots(committer, reclaimer, CountingClock(seconds=3600), POLICY)
+        expire_snapshots(tools(committer, reclaimer, CountingClock(seconds=3600)), POLICY)
     assert len(reclaimer.lists) == 1
     reclaimer.store_ms = 25 * HOUR_MS
     assert finish_expiry(reclaimer).files_deleted == 3
@@ -62,7 +66,7 @@ def test_when_nobody_knows_whether_it_landed_the_list_stays(table: MemoryTable) 
 
 def test_an_expiry_that_landed_under_a_conflict_forgets_no_file(table: MemoryTable) -> None:
     reclaimer = MemoryReclaimer()
-    expire_snapshots(MemoryCommitter(table, script=["lost-as-conflict"]), reclaimer, LATER, POLICY)
+    expire_snapshots(tools(MemoryCommitter(table, script=["lost-as-conflict"]), reclaimer, LATER), POLICY)
     assert (len(table.log), len(reclaimer.lists)) == (1, 1)
     reclaimer.store_ms = 25 * HOUR_MS
     assert finish_expiry(reclaimer).files_deleted == 3
@@ -74,14 +78,14 @@ def test_an_expiry_without_a_grace_spares_what_an_undo_of_another_needs(table: M
     first: list[Expired] = []
 
     def overtaken() -> None:
-        first.append(expire_snapshots(MemoryCommitter(table), reclaimer, LATER, POLICY))
+        first.append(expire_snapshots(tools(MemoryCommitter(table), reclaimer, LATER), POLICY))
 
     at_once = RetentionPolicy(max_snapshot_age_ms=1, grace_ms=0)
     committer = MemoryCommitter(table, script=["dead"], meanwhile=[overtaken])
-    assert expire_snapshots(committer, reclaimer, LATER, at_once).files_deleted == 0
+    assert expire_snapshots(tools(committer, reclaimer, LATER), at_once).files_deleted == 0
     undo_id = first[0].undo_id
     assert undo_id is not None
-    assert len(undo_expiry(MemoryCommitter(table), reclaimer, CountingClock(), undo_id).snapshot_ids) == 3
+    assert len(undo_expiry(tools(MemoryCommitter(table), reclaimer, CountingClock()), undo_id).snapshot_ids) == 3
 
 
 def test_an_expiry_under_way_is_not_finished_by_another(table: MemoryTable) -> None:
@@ -89,14 +93,14 @@ def test_an_expiry_under_way_is_not_finished_by_another(table: MemoryTable) -> N
     found: list[Reclaimed] = []
     at_once = RetentionPolicy(max_snapshot_age_ms=1, grace_ms=0)
     committer = MemoryCommitter(table, meanwhile=[lambda: found.append(finish_expiry(reclaimer))])
-    done = expire_snapshots(committer, reclaimer, LATER, at_once)
+    done = expire_snapshots(tools(committer, reclaimer, LATER), at_once)
     assert [(r.lists, r.waiting) for r in found] == [(0, 1)]
     assert done.files_deleted == 3
 
 
 def test_an_undo_looks_at_the_clock_before_every_attempt(table: MemoryTable) -> None:
     reclaimer = MemoryReclaimer()
-    done = expire_snapshots(MemoryCommitter(table), reclaimer, LATER, POLICY)
+    done = expire_snapshots(tools(MemoryCommitter(table), reclaimer, LATER), POLICY)
     assert done.undo_id is not None
 
     def a_day_later() -> None:
@@ -105,13 +109,13 @@ def test_an_undo_looks_at_the_clock_before_every_attempt(table: MemoryTable) -> 
 
     committer = MemoryCommitter(table, script=["refused"], meanwhile=[a_day_later])
     with pytest.raises(Conflict) as caught:
-        undo_expiry(committer, reclaimer, CountingClock(), done.undo_id)
+        undo_expiry(tools(committer, reclaimer, CountingClock()), done.undo_id)
     assert caught.value.code == "UNDO_EXPIRED"
 
 
 def test_the_second_phase_deletes_what_is_due_and_unreachable_and_nothing_else(table: MemoryTable) -> None:
     reclaimer = MemoryReclaimer()
-    expire_snapshots(MemoryCommitter(table), reclaimer, LATER, POLICY)
+    expire_snapshots(tools(MemoryCommitter(table), reclaimer, LATER), POLICY)
     assert finish_expiry(reclaimer).waiting == 1
     reclaimer.store_ms = 24 * HOUR_MS + 15 * 60_000 - 1
     assert finish_expiry(reclaimer).files_deleted == 0
@@ -127,13 +131,13 @@ def test_the_second_phase_deletes_what_is_due_and_unreachable_and_nothing_else(t
 def test_a_shared_table_is_refused_before_anything_and_its_lists_stay(table: MemoryTable) -> None:
     shared = NotAllowed("GC_DISABLED", "shared")
     reclaimer = MemoryReclaimer()
-    expire_after_commit(MemoryCommitter(table), reclaimer, LATER, POLICY, table_uuid=table.uuid)
+    expire_after_commit(tools(MemoryCommitter(table), reclaimer, LATER), POLICY, table_uuid=table.uuid)
     assert reclaimer.walks == 0
     reclaimer.shared, reclaimer.store_ms = shared, 25 * HOUR_MS
     with pytest.raises(NotAllowed):
         finish_expiry(reclaimer)
     with pytest.raises(NotAllowed):
-        expire_snapshots(MemoryCommitter(table), reclaimer, LATER, POLICY)
+        expire_snapshots(tools(MemoryCommitter(table), reclaimer, LATER), POLICY)
     assert (len(reclaimer.lists), reclaimer.deleted) == (1, [])
 
 
@@ -141,7 +145,7 @@ def test_a_compaction_without_a_grace_asks_for_neighbours_before_the_commit(tabl
     reclaimer = MemoryReclaimer(shared=NotAllowed("GC_DISABLED", "shared"))
     policy = RetentionPolicy(max_snapshot_age_ms=1, grace_ms=0)
     with pytest.raises(NotAllowed):
-        expire_after_commit(MemoryCommitter(table), reclaimer, LATER, policy, table_uuid=table.uuid)
+        expire_after_commit(tools(MemoryCommitter(table), reclaimer, LATER), policy, table_uuid=table.uuid)
     assert (len(table.log), reclaimer.deleted, reclaimer.lists) == (4, [], {})
 
 
@@ -149,25 +153,25 @@ def test_a_compaction_without_a_grace_asks_for_neighbours_before_the_commit(tabl
 def test_an_undo_brings_the_snapshots_back_whatever_becomes_of_the_reply(table: MemoryTable, step: str) -> None:
     before, rows = {s.snapshot_id for s in table.log}, table.rows()
     reclaimer = MemoryReclaimer()
-    done = expire_snapshots(MemoryCommitter(table), reclaimer, LATER, POLICY)
+    done = expire_snapshots(tools(MemoryCommitter(table), reclaimer, LATER), POLICY)
     assert done.undo_id is not None
-    undone = undo_expiry(MemoryCommitter(table, script=[step]), reclaimer, CountingClock(), done.undo_id)
+    undone = undo_expiry(tools(MemoryCommitter(table, script=[step]), reclaimer, CountingClock()), done.undo_id)
     assert len(undone.snapshot_ids) == 3
     assert before <= {s.snapshot_id for s in table.log}
     assert (table.rows(), reclaimer.lists) == (rows, {})
-    again = undo_expiry(MemoryCommitter(table), reclaimer, CountingClock(), done.undo_id)
+    again = undo_expiry(tools(MemoryCommitter(table), reclaimer, CountingClock()), done.undo_id)
     assert (again.snapshot_ids, again.snapshot_id) == ((), undone.snapshot_id)
 
 
 def test_an_undo_is_refused_after_the_grace_and_for_what_is_not_there(table: MemoryTable) -> None:
     reclaimer = MemoryReclaimer()
-    done = expire_snapshots(MemoryCommitter(table), reclaimer, LATER, POLICY)
+    done = expire_snapshots(tools(MemoryCommitter(table), reclaimer, LATER), POLICY)
     assert done.undo_id is not None
     reclaimer.store_ms = 24 * HOUR_MS + 1
     with pytest.raises(Conflict, match="UNDO_EXPIRED"):
-        undo_expiry(MemoryCommitter(table), reclaimer, CountingClock(), done.undo_id)
+        undo_expiry(tools(MemoryCommitter(table), reclaimer, CountingClock()), done.undo_id)
     with pytest.raises(NotFound, match="UNDO_NOT_FOUND"):
-        undo_expiry(MemoryCommitter(table), reclaimer, CountingClock(), "17")
+        undo_expiry(tools(MemoryCommitter(table), reclaimer, CountingClock()), "17")
     assert len(reclaimer.lists) == 1
 
 
@@ -176,10 +180,10 @@ def test_the_undo_of_an_expiry_that_never_landed_changes_nothing(table: MemoryTa
     committer = MemoryCommitter(table, script=["dead"])
     committer.heads_left = 2
     with pytest.raises(CommitStateUnknown):
-        expire_snapshots(committer, reclaimer, CountingClock(seconds=3600), POLICY)
+        expire_snapshots(tools(committer, reclaimer, CountingClock(seconds=3600)), POLICY)
     (undo_id,) = reclaimer.lists
     version = table.version
-    assert undo_expiry(MemoryCommitter(table), reclaimer, CountingClock(), undo_id).snapshot_ids == ()
+    assert undo_expiry(tools(MemoryCommitter(table), reclaimer, CountingClock()), undo_id).snapshot_ids == ()
     assert (table.version, reclaimer.lists) == (version, {})
 
 
@@ -196,7 +200,7 @@ def test_a_ref_that_is_broken_after_the_commit_is_said_and_no_file_is_touched(ta
 
     committer.before_look.append(break_it)
     with pytest.raises(InvariantViolated) as caught:
-        expire_snapshots(committer, reclaimer, LATER, replace(POLICY, grace_ms=0))
+        expire_snapshots(tools(committer, reclaimer, LATER), replace(POLICY, grace_ms=0))
     assert (caught.value.code, caught.value.status) == ("REFS_BROKEN", 500)
     assert reclaimer.deleted == []
     assert [listed.files for listed in reclaimer.lists.values()] == [None]
@@ -206,11 +210,11 @@ def test_a_ref_that_is_broken_after_the_commit_is_said_and_no_file_is_touched(ta
 def test_row_47_a_table_that_was_made_again_is_left_alone(table: MemoryTable, name: str) -> None:
     """The name is the same, the table is not the one that was meant."""
     reclaimer = MemoryReclaimer()
-    undo_id = expire_snapshots(MemoryCommitter(table), reclaimer, LATER, POLICY).undo_id or ""
+    undo_id = expire_snapshots(tools(MemoryCommitter(table), reclaimer, LATER), POLICY).undo_id or ""
     committer = ReplacedMeanwhile(table)
     operations: dict[str, Callable[[], object]] = {
-        "expire": lambda: expire_snapshots(committer, reclaimer, LATER, POLICY),
-        "undo": lambda: undo_expiry(committer, reclaimer, LATER, undo_id),
+        "expire": lambda: expire_snapshots(tools(committer, reclaimer, LATER), POLICY),
+        "undo": lambda: undo_expiry(tools(committer, reclaimer, LATER), undo_id),
         "manifests": lambda: rewrite_manifests(committer, LATER, target_size_bytes=1, run_id="r"),
         "dangling": lambda: remove_dangling_deletes(committer, LATER, run_id="r"),
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from regelate.adapters.iceberg.dead_runs import TableLedgers
 from regelate.core.policy import RetentionPolicy
-from regelate.operations.expire import Expired, Undone, expire_snapshots, undo_expiry
+from regelate.operations.expire import Expired, ExpiryTools, Undone, expire_snapshots, undo_expiry
 from regelate.operations.sweep import SweptTable, sweep_table
 from regelate.operations.upkeep import (
     DanglingRemoved,
@@ -33,7 +33,7 @@ def expiry(hand: Hand, request: Request) -> Expired:
     assert request.retention is not None
     clock = ActorClock(hand.world.scheduler, hand.actor)
     with session.run():
-        done = expire_snapshots(session.committer, session.reclaimer, clock, request.retention)
+        done = expire_snapshots(_tools(session, clock), request.retention)
     if done.undo_id is not None:
         hand.world.undo_ids.append(done.undo_id)
     if done.undo_until_ms is not None:
@@ -41,11 +41,15 @@ def expiry(hand: Hand, request: Request) -> Expired:
     return done
 
 
+def _tools(session: Session, clock: ActorClock) -> ExpiryTools:
+    return ExpiryTools(committer=session.committer, reclaimer=session.reclaimer, clock=clock)
+
+
 def undo(hand: Hand, request: Request) -> Undone:
     session = Session(hand)
     clock = ActorClock(hand.world.scheduler, hand.actor)
     with session.run():
-        return undo_expiry(session.committer, session.reclaimer, clock, request.rng.choice(hand.world.undo_ids))
+        return undo_expiry(_tools(session, clock), request.rng.choice(hand.world.undo_ids))
 
 
 def orphan_removal(hand: Hand, request: Request) -> OrphansRemoved:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from regelate.core.policy import GB, CompactionPolicy, PlacementPolicy, Verify
+from regelate.core.requests import WriteMode
 from regelate.operations.compact import CompactCommand, CompactionTools, CompactOutcome, compact
-from regelate.operations.write import CheckPolicy, WriteCommand, WriteMode, WriteResult, WriteTools, write
+from regelate.operations.write import CheckPolicy, WriteCommand, WriteResult, WriteTools, write
 from tests.simulation.auditor import ModelRows
 from tests.simulation.engine import SimEngine, SimKeyRewriter, SimRowWriter, by_partition
 from tests.simulation.rows import Row

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from typing import Any, TypeVar
 
 from regelate.core.engines import Engine
@@ -27,6 +28,12 @@ _NESTED: Mapping[str, tuple[type, ...]] = {
     "steps": (list,),
 }
 _PLAIN: Mapping[str, tuple[type, ...]] = {"bool": (bool,), "int": (int,), "float": (int, float), "str": (str,)}
+
+
+class WriteMode(StrEnum):
+    APPEND = "append"
+    UPSERT = "upsert"
+    OVERWRITE_PARTITIONS = "overwrite_partitions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from regelate.core.answers import Step
 from regelate.core.policy import Selection, Verify
-from regelate.core.requests import ENGINES_ASKED_FOR, Requested
+from regelate.core.requests import ENGINES_ASKED_FOR, Requested, WriteMode
 from regelate.core.spark_job import STRATEGIES, ZORDER
 from regelate.entrypoints.fields import (
     Filter,
@@ -29,7 +30,7 @@ from regelate.entrypoints.request_base import NamespaceRequest, Request, Strict,
 from regelate.errors import InvalidRequest
 from regelate.settings.section import OneOf
 
-Step = Literal["compact", "dangling_deletes", "manifests", "expire", "orphans", "reclaim"]
+StepName = Annotated[str, OneOf(*Step)]
 """The steps of MAINTAIN, in their order."""
 
 
@@ -121,15 +122,15 @@ class Write(TableRequest):
 
     operation: Literal["WRITE"]
     records: Records
-    mode: Literal["append", "upsert", "overwrite_partitions"] = "append"
+    mode: Annotated[str, OneOf(*WriteMode)] = WriteMode.APPEND.value
     key: list[Name] | None = None
     idempotency_key: Identifier | None = None
 
     @model_validator(mode="after")
     def _key_belongs_to_upsert(self) -> Write:
-        if self.mode == "upsert" and not self.key:
+        if self.mode == WriteMode.UPSERT and not self.key:
             raise InvalidRequest("MISSING_FIELD", "key: upsert needs the columns that identify a row", field="key")
-        if self.mode != "upsert" and self.key is not None:
+        if self.mode != WriteMode.UPSERT and self.key is not None:
             raise InvalidRequest("INVALID_FIELD", f"key: mode {self.mode} uses none; did you mean upsert?", field="key")
         return self
 
@@ -262,7 +263,7 @@ class Maintain(TableRequest):
     """All steps in a safe order, or those that `steps` names; if one fails, the others still run."""
 
     operation: Literal["MAINTAIN"]
-    steps: list[Step] | None = Field(default=None, min_length=1)
+    steps: list[StepName] | None = Field(default=None, min_length=1)
     force: bool = False
     retention_hours: float | None = None
     min_snapshots_to_keep: int | None = None

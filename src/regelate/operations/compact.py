@@ -21,7 +21,7 @@ from regelate.core.table import PLAN_ID, RUN_ID, TableSnapshot, TableTotals
 from regelate.errors import InvariantViolated, NotAllowed, RegelateError, keeps_files
 from regelate.operations.attempt import Attempted, attempt
 from regelate.operations.compaction import CompactCommand, CompactionTools, CompactOutcome
-from regelate.operations.expire import Expired, expire_after_commit
+from regelate.operations.expire import Expired, ExpiryTools, expire_after_commit
 from regelate.operations.gone import all_changed, dropped_text, taken_away
 from regelate.operations.pacing import Paced, Stop, rewrite_paced
 from regelate.operations.planning import left_to, plan_table, stopped_before_commit
@@ -284,9 +284,7 @@ def _expired(tools: CompactionTools, command: CompactCommand, run: _Run) -> Expi
     with tools.telemetry.span("expire"), run.watch.phase("expire"):
         try:
             done = expire_after_commit(
-                tools.committer,
-                tools.reclaimer,
-                tools.clock,
+                ExpiryTools(committer=tools.committer, reclaimer=tools.reclaimer, clock=tools.clock),
                 command.retention,
                 table_uuid=run.snapshot.uuid,
                 until=command.pacing.expire_until(run.watch.seconds.get("commit", 0.0)),

@@ -57,32 +57,33 @@ class Undone:
     snapshot_id: int | None = None
 
 
-def expire_snapshots(
-    committer: Committer, reclaimer: Reclaimer, clock: Clock, policy: RetentionPolicy, *, dry_run: bool = False
-) -> Expired:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiryTools:
+    """The ports of one table whose snapshots expire, or come back."""
+
+    committer: Committer
+    reclaimer: Reclaimer
+    clock: Clock
+
+
+def expire_snapshots(tools: ExpiryTools, policy: RetentionPolicy, *, dry_run: bool = False) -> Expired:
     """Delete what earlier expiries left to be deleted now, then expire snapshots by age, refs and the number to keep.
 
     Errors: NotAllowed GC_DISABLED, also when another table of the catalog shares the files; Conflict COMMIT_CONFLICT,
     REFS_CHANGED. Files are listed only after every ref was seen unharmed in the metadata that the commit left behind
     (trap T8), and deleted only by `finish_expiry`.
     """
-    head = committer.head()
-    reclaimer.check_allowed()
-    reclaimer.check_unshared()
+    head = tools.committer.head()
+    tools.reclaimer.check_allowed()
+    tools.reclaimer.check_unshared()
     if dry_run:
-        change = _change(head, policy, clock.now_ms())
+        change = _change(head, policy, tools.clock.now_ms())
         return Expired(dry_run=True) if change is None else _removed(change, dry_run=True)
-    return _expired(committer, reclaimer, clock, policy, head.uuid)
+    return _expired(tools, policy, head.uuid)
 
 
 def expire_after_commit(
-    committer: Committer,
-    reclaimer: Reclaimer,
-    clock: Clock,
-    policy: RetentionPolicy,
-    *,
-    table_uuid: str,
-    until: float | None = None,
+    tools: ExpiryTools, policy: RetentionPolicy, *, table_uuid: str, until: float | None = None
 ) -> Expired:
     """Do the same in passing: until a time of the monotonic clock, and in few requests however long the history is.
 
@@ -90,15 +91,15 @@ def expire_after_commit(
     second phase that takes many requests is left to EXPIRE_SNAPSHOTS, MAINTAIN and SWEEP. Call it after the head was
     loaded. Errors: as `expire_snapshots`.
     """
-    reclaimer.check_allowed()
-    listing = Allowance(clock, until=until, requests=REQUESTS_TO_LIST)
-    deleting = reclaimer.within(Allowance(clock, until=until, requests=REQUESTS_TO_DELETE).spend)
-    undo_id, freed, warnings = str(committer.new_snapshot_id()), Reclaimed(), list[str]()
+    tools.reclaimer.check_allowed()
+    listing = Allowance(tools.clock, until=until, requests=REQUESTS_TO_LIST)
+    deleting = tools.reclaimer.within(Allowance(tools.clock, until=until, requests=REQUESTS_TO_DELETE).spend)
+    undo_id, freed, warnings = str(tools.committer.new_snapshot_id()), Reclaimed(), list[str]()
     change, listed = None, None
     try:
         listing.spend(0)
-        own = reclaimer.within(listing.spend)
-        change = _committed(committer, own, clock, policy, undo_id, table_uuid, look=lambda: listing.spend(0))
+        own = tools.reclaimer.within(listing.spend)
+        change = _committed(replace(tools, reclaimer=own), policy, undo_id, table_uuid, look=lambda: listing.spend(0))
     except UsedUp as error:
         return Expired(warnings=(f"snapshots were not expired: {error.message}",))
     if change is not None:
@@ -107,7 +108,7 @@ def expire_after_commit(
         except UsedUp as error:
             warnings.append(f"which files the expired snapshots leave is found out by {LATER}: {error.message}")
     try:
-        freed = _finish_in_passing(deleting, clock, policy)
+        freed = _finish_in_passing(deleting, tools.clock, policy)
     except UsedUp as error:
         warnings.append(f"what earlier expiries left is deleted by {LATER}: {error.message}")
     except RegelateError as error:
@@ -129,19 +130,17 @@ def _finish_in_passing(reclaimer: Reclaimer, clock: Clock, policy: RetentionPoli
     return finish_expiry(reclaimer) if waiting else Reclaimed()
 
 
-def _expired(
-    committer: Committer, reclaimer: Reclaimer, clock: Clock, policy: RetentionPolicy, table_uuid: str
-) -> Expired:
-    freed = finish_expiry(reclaimer)
-    undo_id = str(committer.new_snapshot_id())
-    change = _committed(committer, reclaimer, clock, policy, undo_id, table_uuid)
+def _expired(tools: ExpiryTools, policy: RetentionPolicy, table_uuid: str) -> Expired:
+    freed = finish_expiry(tools.reclaimer)
+    undo_id = str(tools.committer.new_snapshot_id())
+    change = _committed(tools, policy, undo_id, table_uuid)
     if change is None:
         return Expired(files_deleted=freed.files_deleted, bytes_freed=freed.bytes_freed)
-    listed = reclaimer.list_files(undo_id)
+    listed = tools.reclaimer.list_files(undo_id)
     if policy.grace_ms:
         return _removed(change, freed=freed, listed=listed)
-    others = [q for q in reclaimer.quarantines() if q.undo_id != undo_id]
-    (now,) = delete_due(reclaimer, [listed], others, reclaimer.now_ms() if others else 0)
+    others = [q for q in tools.reclaimer.quarantines() if q.undo_id != undo_id]
+    (now,) = delete_due(tools.reclaimer, [listed], others, tools.reclaimer.now_ms() if others else 0)
     total = Reclaimed(
         files_deleted=freed.files_deleted + now.files_deleted, bytes_freed=freed.bytes_freed + now.bytes_freed
     )
@@ -149,9 +148,7 @@ def _expired(
 
 
 def _committed(
-    committer: Committer,
-    reclaimer: Reclaimer,
-    clock: Clock,
+    tools: ExpiryTools,
     policy: RetentionPolicy,
     undo_id: str,
     table_uuid: str,
@@ -161,7 +158,7 @@ def _committed(
 
     `look` may end it before any attempt.
     """
-    now_ms = clock.now_ms()
+    now_ms = tools.clock.now_ms()
     recorded: set[int] = set()
 
     def decide(head: Head) -> ExpiryChange | None:
@@ -169,24 +166,24 @@ def _committed(
         change = _change(head, policy, now_ms)
         if change is not None:
             if not recorded and not policy.grace_ms:
-                reclaimer.check_unshared()
+                tools.reclaimer.check_unshared()
             recorded.update(change.snapshot_ids)
-            reclaimer.record(undo_id, change, grace_ms=policy.grace_ms, created_ms=now_ms)
+            tools.reclaimer.record(undo_id, change, grace_ms=policy.grace_ms, created_ms=now_ms)
         return change
 
     try:
-        done = attempt(committer, clock, decide, table_uuid=table_uuid)
+        done = attempt(tools.committer, tools.clock, decide, table_uuid=table_uuid)
     except Exception as error:
         if recorded and not keeps_files(error):
-            _drop_unless_landed(committer, reclaimer, undo_id, recorded)
+            _drop_unless_landed(tools.committer, tools.reclaimer, undo_id, recorded)
         raise
     change = done.landed if isinstance(done.landed, ExpiryChange) else None
     if change is None:
         if recorded:
-            _drop_unless_landed(committer, reclaimer, undo_id, recorded)
+            _drop_unless_landed(tools.committer, tools.reclaimer, undo_id, recorded)
         return None
-    head = committer.head()
-    _check_refs(change, head, committer.lost_refs(change, done.head_before.metadata_location), undo_id)
+    head = tools.committer.head()
+    _check_refs(change, head, tools.committer.lost_refs(change, done.head_before.metadata_location), undo_id)
     return change
 
 
@@ -204,37 +201,37 @@ def _drop_unless_landed(heads: HeadReader, reclaimer: Reclaimer, undo_id: str, s
         reclaimer.drop(undo_id)
 
 
-def undo_expiry(committer: Committer, reclaimer: Reclaimer, clock: Clock, undo_id: str) -> Undone:
+def undo_expiry(tools: ExpiryTools, undo_id: str) -> Undone:
     """Bring back the snapshots, refs and statistics files of one expiry, in one `replace` snapshot that changes no row.
 
     Errors: NotFound UNDO_NOT_FOUND when there is no such expiry of this table, or its files are deleted; Conflict
     UNDO_EXPIRED when its grace is over, by the store's clock. Repeating it after it has landed is no fault.
     """
     run_id = f"undo:{undo_id}"
-    head = committer.head()
-    reclaimer.check_allowed()
+    head = tools.committer.head()
+    tools.reclaimer.check_allowed()
     earlier = head.any_run(run_id)
     if earlier is not None:
-        reclaimer.drop(undo_id)
+        tools.reclaimer.drop(undo_id)
         return Undone(snapshot_id=earlier.snapshot_id)
-    found = next((q for q in reclaimer.quarantines() if q.undo_id == undo_id), None)
+    found = next((q for q in tools.reclaimer.quarantines() if q.undo_id == undo_id), None)
     if found is None or not found.grace_ms:
         raise NotFound(
             "UNDO_NOT_FOUND", "this table has no such expiry to undo; after its grace its files are deleted for good"
         )
-    restoration = reclaimer.restoration(undo_id)
+    restoration = tools.reclaimer.restoration(undo_id)
 
     def decide(head: Head) -> SnapshotChange | None:
         """Look at the clock before every attempt: the files go a while after the grace, and with them the way back.
 
         It is looked at once more when the attempt is sent: a machine may be suspended in between.
         """
-        judged_ms = _check_grace(reclaimer, found)
-        change = _restoring(committer, head, restoration, run_id)
+        judged_ms = _check_grace(tools.reclaimer, found)
+        change = _restoring(tools.committer, head, restoration, run_id)
         return change and replace(change, send_within_ms=found.send_allowance_ms(judged_ms))
 
-    done = attempt(committer, clock, decide, run_id=run_id, table_uuid=head.uuid)
-    reclaimer.drop(undo_id)
+    done = attempt(tools.committer, tools.clock, decide, run_id=run_id, table_uuid=head.uuid)
+    tools.reclaimer.drop(undo_id)
     back = done.landed.restored if isinstance(done.landed, SnapshotChange) else None
     return Undone(snapshot_ids=back.snapshot_ids if back else (), snapshot_id=done.snapshot_id)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from regelate.core.commit import SnapshotChange
 from regelate.core.head import Head
 from regelate.core.plan import plan_compaction
 from regelate.core.policy import CompactionPolicy
+from regelate.core.requests import WriteMode
 from regelate.core.rewrite import NewDataFile
 from regelate.core.table import RUN_ID, FileScanTask, SnapshotEntry
 from regelate.core.trigger import check_is_due
@@ -23,12 +23,6 @@ from regelate.ports.table import TableReader
 
 CHECK_SECONDS = 2.0
 """Time cap of the small-file check; a write never waits longer for it."""
-
-
-class WriteMode(StrEnum):
-    APPEND = "append"
-    UPSERT = "upsert"
-    OVERWRITE_PARTITIONS = "overwrite_partitions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

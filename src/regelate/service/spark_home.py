@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regelate.core.engines import Engine
 from regelate.core.routing import no_spark
 from regelate.service.job_stores import JobStores
 
@@ -29,7 +30,7 @@ class SparkHome:
     def available(self) -> bool:
         """Say whether this deployment can leave a table to Spark."""
         settings = self._settings
-        if "spark" not in settings.engines or settings.spark.run == "none" or self._stores.tools is None:
+        if Engine.SPARK not in settings.engines or settings.spark.run == "none" or self._stores.tools is None:
             return False
         return settings.spark.run != "local" or importlib.util.find_spec("pyspark") is not None
 

@@ -82,7 +82,7 @@ class SparkRuns:
         self._telemetry.tell(Compacted.of(record.ident, answer.stats, (), at_ms=self._clock.now_ms()))
         if not record.request.expire_snapshots:
             return answer
-        from regelate.operations.expire import expire_after_commit
+        from regelate.operations.expire import ExpiryTools, expire_after_commit
         from regelate.operations.rewriting import as_error
 
         address = Address(tenant_id=record.tenant_id, catalog=record.catalog, ident=record.ident, table=record.table)
@@ -91,9 +91,8 @@ class SparkRuns:
                 hours = record.request.snapshot_retention_hours
                 retention = self._knobs.retention(session, hours, hours_field="snapshot_retention_hours")
                 uuid = session.committer.head().uuid
-                done = expire_after_commit(
-                    session.committer, session.reclaimer, self._clock, retention, table_uuid=uuid
-                )
+                tools = ExpiryTools(committer=session.committer, reclaimer=session.reclaimer, clock=self._clock)
+                done = expire_after_commit(tools, retention, table_uuid=uuid)
         except Unsupported:  # format version 3: the job has expired them itself
             return answer
         except Exception as error:  # noqa: BLE001  as after a COMPACT of our own

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regelate.core.catalogs import CatalogKind
+from regelate.core.engines import Engine
 from regelate.core.job import JobRecord
 from regelate.core.session_policy import spark_policy
 from regelate.core.spark_job import SparkJobSpec, SparkRequest, in_spark_sql
@@ -81,7 +82,7 @@ def lake_of(name: str, catalog: CatalogSettings) -> Lake:
     if catalog.kind is CatalogKind.SQL:
         if uri is None or not uri.startswith("sqlite:///"):
             told = f"Spark cannot reach the catalog {name!r}: of SQL catalogs it can use SQLite only"
-            raise Unsupported("SPARK_DISABLED", told, engine="spark")
+            raise Unsupported("SPARK_DISABLED", told, engine=Engine.SPARK.value)
         uri = str(Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute())
         if warehouse is not None and warehouse.startswith("s3"):
             same["io-impl"] = "org.apache.iceberg.aws.s3.S3FileIO"

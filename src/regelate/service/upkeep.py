@@ -46,18 +46,20 @@ class Upkeep:
         grace_hours: float | None,
         dry_run: bool,
     ) -> ExpireSnapshotsAnswer:
-        from regelate.operations.expire import expire_snapshots
+        from regelate.operations.expire import ExpiryTools, expire_snapshots
 
         with self._tables.open(address) as session:
             policy = self._knobs.retention(session, retention_hours, keep=min_snapshots_to_keep, grace=grace_hours)
-            found = expire_snapshots(session.committer, session.reclaimer, self._clock, policy, dry_run=dry_run)
+            tools = ExpiryTools(committer=session.committer, reclaimer=session.reclaimer, clock=self._clock)
+            found = expire_snapshots(tools, policy, dry_run=dry_run)
             return answers.expired(found)
 
     def undo_expiry(self, address: Address, undo_id: str) -> ExpireSnapshotsAnswer:
-        from regelate.operations.expire import undo_expiry
+        from regelate.operations.expire import ExpiryTools, undo_expiry
 
         with self._tables.open(address) as session:
-            return answers.undone(undo_expiry(session.committer, session.reclaimer, self._clock, undo_id))
+            tools = ExpiryTools(committer=session.committer, reclaimer=session.reclaimer, clock=self._clock)
+            return answers.undone(undo_expiry(tools, undo_id))
 
     def remove_orphan_files(
         self, address: Address, *, older_than_hours: float | None, dry_run: bool

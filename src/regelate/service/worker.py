@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from regelate.core.engines import Engine
 from regelate.core.job import JobRecord
 from regelate.core.policy import PlacementPolicy
 from regelate.core.routing import Capabilities
@@ -65,7 +64,7 @@ class Worker:
         seconds = limit if seconds_left is None else min(seconds_left, limit + MOST_RESERVE_SECONDS)
 
         def work(record: JobRecord, watcher: Watcher) -> PartDone | Elsewhere:
-            if record.engine is Engine.SPARK:
+            if record.engine.is_remote:
                 return self._spark.part(record)
             wave_seconds = self._settings.jobs.seconds_between_looks
             pacing = Pacing(in_parts=True, wave_seconds=wave_seconds, watcher=watcher)

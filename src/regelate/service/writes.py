@@ -10,7 +10,7 @@ from regelate.core.answers import WriteAnswer
 from regelate.core.job import Origin
 from regelate.core.measures import Wrote
 from regelate.core.options import Auto
-from regelate.core.requests import CompactRequest
+from regelate.core.requests import CompactRequest, WriteMode
 from regelate.errors import RegelateError
 from regelate.operations import answers
 from regelate.operations.conducting import run_id_of
@@ -63,7 +63,7 @@ class Writes:
         seconds_left: float | None = None,
     ) -> WriteAnswer:
         """Write records: JSON objects, or an Arrow table. `seconds_left`: until this process is ended from outside."""
-        from regelate.operations.write import WriteCommand, WriteMode
+        from regelate.operations.write import WriteCommand
 
         run_id = run_id_of("write", idempotency_key)
         command = WriteCommand(rows=records, run_id=run_id, mode=WriteMode(mode), key=tuple(key))

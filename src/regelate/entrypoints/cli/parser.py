@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from regelate import __version__
 from regelate.core.exit_codes import EXIT_CODES, USAGE
 from regelate.core.policy import Selection, Verify
-from regelate.core.requests import ENGINES_ASKED_FOR
+from regelate.core.requests import ENGINES_ASKED_FOR, WriteMode
 from regelate.core.spark_job import STRATEGIES
 from regelate.entrypoints.cli import texts
 
@@ -127,8 +127,8 @@ def _rows(commands: Any) -> None:
         "overwrite_partitions, is one commit: all of its rows or none.",
     )
     write.add_argument("file", metavar="FILE", help=".jsonl, .json, .csv or .parquet; - reads JSON lines from stdin")
-    modes = ("append", "upsert", "overwrite_partitions")
-    write.add_argument("--mode", choices=modes, default="append", help="default: append")
+    modes = [mode.value for mode in WriteMode]
+    write.add_argument("--mode", choices=modes, default=WriteMode.APPEND.value, help="default: append")
     write.add_argument("--key", type=reader(texts.names), metavar="A,B", help="columns that identify a row for upsert")
     write.add_argument("--format", choices=("jsonl", "json", "csv", "parquet"), help="when the name does not say it")
     write.add_argument("--null", action="append", metavar="TEXT", help="text of a null in CSV; default: an empty field")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regelate.core.exit_codes import PARTIAL
+from regelate.core.requests import WriteMode
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
 from regelate.entrypoints.cli.failures import Failed, usage
@@ -21,7 +22,7 @@ from regelate.entrypoints.cli.rows import (
 )
 from regelate.report.frames import plural, printable
 
-WHOLE = "overwrite_partitions"
+WHOLE = WriteMode.OVERWRITE_PARTITIONS
 """A second batch would overwrite what the first one wrote, so these rows go together."""
 _NO_LIMIT = 2**62
 
