@@ -36,16 +36,13 @@ def _preload() -> None:
     """
     import regelate.adapters.duckdb.engine
     import regelate.adapters.duckdb.query
-    import regelate.adapters.iceberg.rows
-    import regelate.adapters.iceberg.scan
-    import regelate.adapters.iceberg.session
-    from regelate.adapters.iceberg.catalogs import preload_catalog
+    from regelate.adapters.iceberg.catalogs import preload
     from regelate.errors import RegelateError
     from regelate.handler import service
 
     try:
         settings = service().settings
-        preload_catalog(settings.catalog()[1].kind)
+        preload(settings.catalog()[1].kind)
     except RegelateError:
         return
     if settings.jobs.store == "dynamodb":

@@ -39,7 +39,7 @@ class Knobs:
     def command(self, session: TableSession, part: RunPart) -> CompactCommand:
         """Resolve every knob of a run. Errors: InvalidRequest, Conflict PLAN_CHANGED or TABLE_REPLACED."""
         table = TableKnobs(
-            uuid=str(session.table.metadata.table_uuid),
+            uuid=session.uuid,
             properties=session.properties,
             sort_order=session.sort_fields,
         )

@@ -16,7 +16,6 @@ from regelate.service.results import ResultStores
 from regelate.tenancy import Address
 
 if TYPE_CHECKING:
-    from regelate.ports.query import TableScan
     from regelate.settings import LimitSettings
 
 
@@ -40,20 +39,14 @@ class Queries:
         self._telemetry = telemetry
 
     def query(self, address: Address, request: QueryRequest) -> QueryAnswer:
-        from regelate.adapters.iceberg.scan import SnapshotScan
         from regelate.operations.query import QueryLimits, QueryTools, query
 
         limits = self._limits.of(address.tenant_id)
         results = self._results.of(address.tenant_id)
         with self._tables.open(address, Access.READ) as session:
-
-            def scan(snapshot_id: int | None, as_of_ms: int | None) -> TableScan:
-                views = session.folder / "views"
-                return SnapshotScan(session.table, session.manifests, views, snapshot_id=snapshot_id, as_of_ms=as_of_ms)
-
             stored = None if results is None else limits.max_stored_result_bytes
             tools = QueryTools(
-                scan=scan,
+                scan=session.scan,
                 engine=self._engines.querying(session, max_stored_bytes=stored),
                 clock=self._clock,
                 limits=QueryLimits(

@@ -20,12 +20,11 @@ class TableSweeps:
 
     def sweep(self, session: TableSession, reclaimer: Reclaimer, address: Address, *, dry_run: bool) -> SweptTable:
         """Sweep one loaded table; what went wrong is in the result."""
-        from regelate.adapters.iceberg.dead_runs import TableLedgers
         from regelate.operations.sweep import sweep_table
 
         return sweep_table(
             address.ident,
-            TableLedgers(session.catalog, address.ident, session.manifests),
+            session.ledgers,
             reclaimer,
             longest_run_seconds=self._longest_run_seconds,
             dry_run=dry_run,

@@ -77,13 +77,12 @@ class Writes:
         return answers.written(done, job_id=job_id, status=status)
 
     def _written(self, session: TableSession, command: WriteCommand) -> WriteResult:
-        from regelate.adapters.iceberg.rows import IcebergRowWriter
         from regelate.operations.write import WriteTools, write
 
         with self._engines.upserting(session) as keys:
             tools = WriteTools(
-                table_uuid=str(session.table.metadata.table_uuid),
-                rows=IcebergRowWriter(session.table.metadata, session.outputs),
+                table_uuid=session.uuid,
+                rows=session.rows,
                 committer=session.committer,
                 clock=self._clock,
                 check=lambda: self._check(session),

@@ -1,3 +1,3 @@
 """Tables of Iceberg through PyIceberg: catalogs, metadata, files, commits, clean-up."""
 
-__all__ = ["admin", "catalogs", "dead_runs", "manifests", "metadata_files", "rows", "scan", "session"]
+__all__ = ["admin", "catalogs", "manifests", "metadata_files", "session"]

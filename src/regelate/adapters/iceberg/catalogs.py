@@ -85,9 +85,11 @@ def _loaded(name: str, properties: Mapping[str, str]) -> Catalog:
         raise Unavailable("ENGINE_UNAVAILABLE", told, retryable=False) from error
 
 
-def preload_catalog(kind: CatalogKind) -> None:
-    """Import what catalogs of this type need, without opening one. A library that is not installed is left for `open`
-    to say."""
+def preload(kind: CatalogKind) -> None:
+    """Import what tables in catalogs of this kind need, without opening one. A library that is not installed is left
+    for `open` to say."""
+    for name in ("rows", "scan", "session"):
+        import_module(f"regelate.adapters.iceberg.{name}")
     with suppress(ImportError):
         import_module(_module(kind))
         import_module("pyiceberg.io.pyarrow")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table.metadata import TableMetadata
@@ -32,6 +33,11 @@ from regelate.adapters.iceberg.view import GroupViewWriter
 from regelate.core.policy import SortField
 from regelate.core.storage import ObjectStoreAccess
 from regelate.errors import RegelateError
+
+if TYPE_CHECKING:
+    from regelate.adapters.iceberg.dead_runs import TableLedgers
+    from regelate.adapters.iceberg.rows import IcebergRowWriter
+    from regelate.adapters.iceberg.scan import SnapshotScan
 
 
 class TableSession:
@@ -65,11 +71,6 @@ class TableSession:
         self._annotate = annotate
         self._longest_run_seconds = longest_run_seconds
         self.table = open_table(catalog, ident)
-
-    @property
-    def manifests(self) -> ManifestReader:
-        """What reads manifests for this session, and remembers them for others."""
-        return self._manifests
 
     @contextmanager
     def run(self) -> Iterator[TableSession]:
@@ -139,6 +140,10 @@ class TableSession:
             for f in order.fields
         )
 
+    @property
+    def uuid(self) -> str:
+        return str(self.table.metadata.table_uuid)
+
     @cached_property
     def reader(self) -> SnapshotReader:
         return SnapshotReader(self.table, self._manifests)
@@ -163,6 +168,26 @@ class TableSession:
         return TableOutputs(
             metadata, self.table.io, self.ledger, run_id=run_id, folder=self.folder, annotate=self._annotate
         )
+
+    @property
+    def rows(self) -> IcebergRowWriter:
+        from regelate.adapters.iceberg.rows import IcebergRowWriter  # what no other verb needs is not loaded for it
+
+        return IcebergRowWriter(self.table.metadata, self.outputs)
+
+    def scan(self, snapshot_id: int | None = None, as_of_ms: int | None = None) -> SnapshotScan:
+        """Return the table at a snapshot id, at a time in milliseconds, or (both None) at its head, for a query."""
+        from regelate.adapters.iceberg.scan import SnapshotScan
+
+        folder = self.folder / "views"
+        return SnapshotScan(self.table, self._manifests, folder, snapshot_id=snapshot_id, as_of_ms=as_of_ms)
+
+    @property
+    def ledgers(self) -> TableLedgers:
+        """Those of every run, for a sweep; `ledger` is that of this one."""
+        from regelate.adapters.iceberg.dead_runs import TableLedgers
+
+        return TableLedgers(self.catalog, self._ident, self._manifests)
 
     @cached_property
     def inputs(self) -> TableInputs:
