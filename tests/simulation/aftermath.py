@@ -9,7 +9,7 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.operations.compact import CompactOutcome, Status
 from regelate.operations.sweep import SweptTable
-from tests.simulation.auditor import OWN_FOLDER, statistics_of
+from tests.simulation.auditor import OWN_FOLDER, all_statistics
 from tests.simulation.catalog import CatalogKind
 from tests.simulation.jobs import judge_jobs
 from tests.simulation.photograph import Broken, photograph
@@ -70,7 +70,7 @@ def _remove_orphans(world: World) -> None:
 def _needed(world: World) -> set[str]:
     photographs, metadata = world.auditor.photographs, world.server.metadata
     needed = {path for s in metadata.snapshots for path in photographs[s.snapshot_id].paths}
-    return needed.union(*(statistics_of(metadata, s.snapshot_id) for s in metadata.snapshots))
+    return needed | all_statistics(metadata)
 
 
 def _read_again(world: World) -> None:

@@ -64,6 +64,8 @@ class Auditor:
     """What readers of an expired snapshot would need."""
     statistics_ms: dict[str, int] = field(default_factory=dict)
     """When each statistics file came into the table."""
+    belated: set[str] = field(default_factory=set)
+    """Statistics files that other engines set when their snapshot was gone."""
     statistics_of_gone: dict[int, set[str]] = field(default_factory=dict)
     promised: list[tuple[int, int]] = field(default_factory=list)
     """Expired snapshots that somebody was told he can bring back, and until when (the store's time)."""
@@ -104,7 +106,7 @@ class Auditor:
             self.ever_referenced |= of_it
             self.statistics_of_gone[snapshot_id] = of_it
             self.needed_by_gone[snapshot_id] = self.photographs.pop(snapshot_id).paths | of_it
-        self._check_statistics(after)
+        self._check_statistics(after, actor)
         self._check_refs(before, after, actor, bool(new))
         if before.format_version > 1 and after.last_sequence_number < before.last_sequence_number:
             raise Broken("the sequence number went back")
@@ -237,12 +239,15 @@ class Auditor:
         if missing:
             raise Broken(f"snapshot {seen.snapshot.snapshot_id} names objects that do not exist: {missing[:3]}")
 
-    def _check_statistics(self, metadata: TableMetadata) -> None:
-        """No reference to what is gone. What came while an expiry was under way is neither promised back nor swept."""
+    def _check_statistics(self, metadata: TableMetadata, actor: Actor) -> None:
+        """No reference to what is gone, but what another engine sets after an expiry took its snapshot: no catalog
+        refuses that. What came while an expiry was under way is neither promised back nor swept."""
         live = {s.snapshot_id for s in metadata.snapshots}
         for found in (*metadata.statistics, *metadata.partition_statistics):
             self.statistics_ms.setdefault(found.statistics_path, self.server.scheduler.now_ms)
-            if found.snapshot_id not in live:
+            if found.snapshot_id not in live and not actor.is_ours:
+                self.belated.add(found.statistics_path)
+            if found.snapshot_id not in live and found.statistics_path not in self.belated:
                 raise Broken(f"{found.statistics_path} is about snapshot {found.snapshot_id}, which is gone")
             if found.statistics_path not in self.store.objects:
                 raise Broken(f"{found.statistics_path} is named by the metadata and gone")
@@ -283,7 +288,7 @@ class Auditor:
             raise Broken(f"{who} deletes {path} although another table has it, or gc.enabled=false")
         if path == self.server.location or path in (e.metadata_file for e in metadata.metadata_log):
             raise Broken(f"{who} deletes {path}, a metadata file of the table")
-        if any(path in statistics_of(metadata, s.snapshot_id) for s in metadata.snapshots):
+        if path in all_statistics(metadata):
             raise Broken(f"{who} deletes {path}, a statistics file of the table")
         for snapshot in metadata.snapshots:
             if path in self.photographs[snapshot.snapshot_id].paths:
@@ -302,6 +307,10 @@ class Auditor:
 
 def _moved(old: Mapping[str, int], new: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(set(old.items()) ^ set(new.items()))
+
+
+def all_statistics(metadata: TableMetadata) -> set[str]:
+    return {s.statistics_path for s in (*metadata.statistics, *metadata.partition_statistics)}
 
 
 def statistics_of(metadata: TableMetadata, snapshot_id: int) -> set[str]:

@@ -8,7 +8,7 @@ from regelate.core import conflict, plan
 from regelate.core.head import Head
 from regelate.core.ledger import LedgerEntry
 from regelate.core.quarantine import Quarantine
-from regelate.operations import compact, reclaim, sent, sweep, write
+from regelate.operations import compact, leasing, reclaim, sent, sweep, write
 from regelate.operations import upkeep as upkeep_operations
 from tests.simulation.undoing import (
     Mutation,
@@ -144,6 +144,15 @@ MUTATIONS: dict[str, Mutation] = {
                 without_returned_fields,
             ),
         ),
+    ),
+}
+
+MUTATIONS |= {
+    "works-without-its-lease": Mutation(
+        "9", "a worker goes on after another has its lease", ((leasing.Held, "check", always(None)),)
+    ),
+    "sends-undos-late": Mutation(
+        "10", "an undo is sent however late", ((Quarantine, "send_allowance_ms", always(2**62)),)
     ),
 }
 

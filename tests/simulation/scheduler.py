@@ -57,6 +57,8 @@ class Actor:
     sent_on: str = ""
     sent_here: int = 0
     """Attempts to commit on one head, the metadata file `sent_on`."""
+    has_asked_time: bool = False
+    """It has looked at the store's clock, and goes by what it read."""
     is_suspended: bool = False
     """It slept through the time that passed, and has not noticed yet."""
     on_wake: Callable[[], None] | None = None

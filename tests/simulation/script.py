@@ -60,7 +60,7 @@ BESIDE = {
     "write": ("schema there and back", "rollback", "equality delete", "write", HOURS),
     "undo": ("expire", "sweep", HOURS, HOURS),
     HOURS: ("sweep", "orphans", "expire"),
-    "job": (SUSPENSION, SUSPENSION, "job", "compact", "position delete"),
+    "job": (*(SUSPENSION,) * 6, "job", "compact", "position delete"),
     SUSPENSION: (SUSPENSION, "compact", "foreign append"),
 }
 """What likes to happen just then: half of the actions that follow these are of these kinds."""
@@ -88,6 +88,9 @@ def script(rng: random.Random, catalog: CatalogKind, length: int = LENGTH) -> li
             chosen[i + 1] = rng.choice(beside)
         if kind == "expire" and "undo" in kinds and rng.random() < 0.4:
             chosen[rng.randrange(i + 1, length)] = "undo"
+    if "undo" in chosen and rng.random() < 0.5:
+        at = chosen.index("undo")
+        chosen[at : at + 3] = ("undo", HOURS, "sweep")[: length - at]
     return [
         Action(i, kind, twin=not is_head_only and kind in REPEATED and rng.random() < 0.25)
         for i, kind in enumerate(chosen)

@@ -10,6 +10,7 @@ from typing import Any
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 
+from regelate.adapters.iceberg.store import CLOCK
 from tests.simulation.scheduler import Actor, Scheduler
 from tests.simulation.weather import StorageFault, Weather
 
@@ -109,6 +110,7 @@ class Door:
         self._put(path, data[: len(data) // 2] if cut else data)
 
     def delete(self, path: str) -> None:
+        self.actor.has_asked_time |= f"/{CLOCK}" in path
         try:
             self._enter("delete", path)
         except OSError:

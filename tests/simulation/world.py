@@ -38,6 +38,9 @@ from tests.simulation.store import ActorIO, Door, ObjectStore
 from tests.simulation.weather import Weather
 
 OVERSLEPT_MS = 600_000
+STRUCK = {SUSPENSION: "job part", HOURS: "undo"}
+STRIKES_SHARE = {SUSPENSION: 0.2, HOURS: 0.8}
+"""Of the steps that such an actor takes at its job, or once it has asked for the time, while time is to pass next."""
 OURS: dict[str, Callable[[Hand, Request], object]] = {
     "write": service.writing,
     "compact": service.compaction,
@@ -165,20 +168,21 @@ class World:
         repeats: list[Callable[[], Actor]] = []
         while waiting or repeats or self.hands or self.server.late or self.shelf.messages:
             self._judge_finished(repeats)
-            busy = self.scheduler.running
+            busy = [a for a in self.scheduler.running if not a.is_suspended]
             room = not busy or (len(busy) < self.at_once and self.rng.random() < self.pace)
             if room and repeats and self.rng.random() < 0.5:
                 repeats.pop(0)()
             elif self.shelf.due() and (room or self._is_asleep()) and self.rng.random() < 0.7:
                 self._deliver()
-            elif room and waiting and not self._must_wait(waiting[0]):
+            elif waiting and (self._is_worth_it(waiting[0]) or (room and not self._must_wait(waiting[0]))):
                 self._start(waiting.pop(0), repeats)
             alone = not self.scheduler.running and not waiting
             if self.server.late and (self.rng.random() < self.punctual or alone):
                 self._arrive()
             if alone and not repeats and self.shelf.messages and self.shelf.due() is None:
                 self.scheduler.now_ms = min(due_ms for _, _, due_ms in self.shelf.messages)
-            self._turn()
+            if not self._reached_message():
+                self._turn()
         self._judge_finished(repeats)
 
     def _deliver(self) -> None:
@@ -191,14 +195,34 @@ class World:
         request = Request(job_id, f"{self.seed}/{job_id}", part=part)
         self._start_ours("job part", request, f"{job_id}:worker-{self._workers}")
 
+    def _is_worth_it(self, action: Action) -> bool:
+        """Say whether this suspension strikes now, in the middle of what it is dangerous for."""
+        victims = [a for a in self.scheduler.running if a.kind == STRUCK.get(action.kind) and not a.is_suspended]
+        strikes = any(a.has_asked_time or action.kind == SUSPENSION for a in victims)
+        return strikes and self.rng.random() < STRIKES_SHARE[action.kind]
+
+    def _reached_message(self) -> bool:
+        """While all sleep and one of them is suspended: let the clock reach the message that another is to serve."""
+        if not self._is_asleep() or not self.shelf.messages:
+            return False
+        now_ms, waking_ms = self.scheduler.now_ms, min(a.wake_ms for a in self.scheduler.running)
+        due_ms = max(now_ms, min(due_ms for _, _, due_ms in self.shelf.messages))
+        if waking_ms <= due_ms:
+            return False
+        self.scheduler.now_ms = due_ms
+        return True
+
     def _is_asleep(self) -> bool:
         """Say whether somebody is suspended: what he does not serve, another worker does meanwhile."""
         return any(a.is_suspended for a in self.scheduler.running)
 
     def _must_wait(self, action: Action) -> bool:
-        """Say whether the expiry that this undo is for is still under way, or nobody works yet whom to suspend."""
-        if action.kind == SUSPENSION:
-            return self.shelf.due() is not None
+        """Say whether the expiry that this undo is for is still under way, or whom to suspend is not so far yet."""
+        awake = {a.kind for a in self.scheduler.running if not a.is_suspended}
+        if action.kind == SUSPENSION and (self.shelf.due() is not None or "job" in awake):
+            return True
+        if action.kind in STRUCK:
+            return STRUCK[action.kind] in awake
         return action.kind == "undo" and not self.undo_ids and any(a.kind == "expire" for a in self.scheduler.running)
 
     def _turn(self, actor: Actor | None = None) -> None:
@@ -227,7 +251,8 @@ class World:
     def _start(self, action: Action, repeats: list[Callable[[], Actor]]) -> None:
         if action.kind == HOURS:
             if not self._promises_open():
-                self.pass_hours(self.rng.choice((0.5, 1, 2, 5, 30)))
+                is_undoing = any(a.kind == "undo" for a in self.scheduler.running)
+                self.pass_hours(self.rng.choice((2, 9, 30) if is_undoing else (0.5, 1, 2, 5, 30)))
             return
         if action.kind == SUSPENSION:
             self.pass_hours(0.05)
@@ -262,7 +287,7 @@ class World:
         self.events["ran run too old"] += hours * 3600 >= LIVES_SECONDS and bool(self.scheduler.running)
         self.scheduler.now_ms += int(hours * HOUR_MS)
         for actor in self.scheduler.running:
-            if self.rng.random() < 0.5:
+            if self.rng.random() < (0.9 if actor.kind in STRUCK.values() else 0.5):
                 actor.wake_ms = self.scheduler.now_ms + OVERSLEPT_MS
                 actor.is_suspended = True
                 if actor.kind == "job part":  # its queue takes it for dead
