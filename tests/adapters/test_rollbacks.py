@@ -7,12 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from regelate.adapters.iceberg.committer import IcebergCommitter
+from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.core.commit import ExpiryChange, Outcome, SnapshotChange
 from tests.faults.hooks import PatientClock
 from tests.faults.stack import data_files, request, stack_with
-from tests.iceberg_tables import append, arrow_rows, live_data_paths, local_path, make_catalog, make_table, rows
+from tests.iceberg_tables import (
+    NoLedger,
+    append,
+    arrow_rows,
+    live_data_paths,
+    local_path,
+    make_catalog,
+    make_table,
+    rows,
+)
 from tests.lake import Lake
 from tests.servers.rest_stub import Reply, RestStub, rest_stub
 
@@ -94,3 +107,29 @@ def test_t47_what_one_commit_leaves_to_a_sweep_the_next_of_the_same_request_does
     head = scene.table().metadata.current_snapshot_id
     assert (status, answer["snapshot_id"], scene.stub.commits) == (200, head, [])
     assert sorted(rows(scene.table())) == [(0,), (1,), (2,)]
+
+
+class CountedLedger(NoLedger):
+    """Counts how often somebody wants its entries kept."""
+
+    owed = 0
+
+    def owe(self) -> None:
+        self.owed += 1
+
+
+@pytest.mark.parametrize("makes_files", [True, False])
+def test_t39_of_a_conflict_only_files_that_were_made_for_it_are_left_to_a_sweep(
+    scene: Scene, makes_files: bool
+) -> None:
+    """Over REST an expiry makes none: then the ledger keeps nothing."""
+    table, ledger = load_catalog("rest", type="rest", uri=scene.stub.uri).load_table("default.t"), CountedLedger()
+    committer = IcebergCommitter(table.catalog, table, ManifestReader(), ledger)
+    head = committer.head()
+    first = head.snapshots[0].snapshot_id
+    expiry = ExpiryChange(snapshot_ids=(first,), expected_refs=head.refs)
+    append = SnapshotChange(operation="append", snapshot_id=committer.new_snapshot_id(), summary={})
+    scene.stub.commits[:] = [Reply(409)]
+    assert committer.try_commit(head, append if makes_files else expiry) is Outcome.LOST
+    committer.leave_lost()
+    assert ledger.owed == makes_files

@@ -323,8 +323,9 @@ class IcebergCommitter:
 
         The next loop of the same operation knows nothing of them, and may not forget them either.
         """
-        self._lost = []
-        self._ledger.owe()
+        lost, self._lost = self._lost, []
+        if any(made.paths for made in lost):  # an expiry over REST has none
+            self._ledger.owe()
 
     def _delete(self, paths: Iterable[str]) -> None:
         for path in paths:
