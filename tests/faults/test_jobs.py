@@ -166,6 +166,20 @@ def test_a_cancel_is_heard_also_by_a_worker_that_is_asked_to_stop(stack: JobStac
     assert stack.job(job_id)["state"] == "CANCELLED"
 
 
+def test_a_bug_in_a_worker_that_lost_its_lease_reaches_the_log_and_changes_no_record(stack: JobStack) -> None:
+    job_id = stack.submit()
+    tools = stack.application.jobs
+    assert tools is not None
+
+    def work(_: Any, watcher: Watcher) -> PartDone:
+        changed(tools.store, job_id, lambda r: r.taken_over(99, r.updated_ms))
+        raise ZeroDivisionError("a bug")
+
+    with pytest.raises(ZeroDivisionError):
+        run_part(tools, job_id, 1, work)
+    assert stack.job(job_id)["state"] == "RUNNING"
+
+
 def test_a_running_job_that_nobody_is_at_is_announced_again_by_who_asks_for_it_or_cancels_it(stack: JobStack) -> None:
     job_id = stack.submit()
     tools = stack.built.job_stores.tools

@@ -119,7 +119,8 @@ class _Part:
             return self._faulted(error)
         except BaseException as error:
             fault = RegelateError("INTERNAL_ERROR", f"{type(error).__name__}; the log has more")
-            self._faulted(fault)
+            with suppress(RegelateError):  # who has the lease by now says what became of the job
+                self._faulted(fault)
             raise
         if isinstance(done, Elsewhere):
             self._stays_elsewhere(record, done)
