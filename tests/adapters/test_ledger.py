@@ -15,6 +15,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import CommitTableResponse, Table
 
+from regelate.adapters.clock import SystemClock
 from regelate.adapters.iceberg.dead_runs import TableLedgers
 from regelate.adapters.iceberg.ledger import FOLDER, RunLedger
 from regelate.adapters.iceberg.manifests import ManifestReader
@@ -27,7 +28,8 @@ from regelate.core.ledger import EntryVerdict
 from regelate.core.requests import CompactRequest
 from regelate.core.schema import Column, PartitionField, TableDefinition
 from regelate.errors import CommitStateUnknown, Conflict, RegelateError, Unavailable
-from regelate.operations.sweep import SweptEntry, sweep_ledger
+from regelate.operations.allowance import Allowance, UsedUp
+from regelate.operations.sweep import SweptEntry, sweep_ledger, sweep_table
 from tests.faults.hooks import Hook, Hooked, HookedCatalog
 from tests.iceberg_tables import arrow_rows, live_data_paths, local_path, rows
 from tests.lake import address
@@ -107,7 +109,7 @@ def grow_old(table: Table, seconds: float = HOUR + 1) -> None:
 def sweep(built: Hooked, *, dry_run: bool = False) -> tuple[SweptEntry, ...]:
     ledgers = TableLedgers(built.catalog(), IDENT, ManifestReader())
     reclaimer = TableSession(built.catalog(), IDENT, ManifestReader(), annotate=as_iceberg_writes).reclaimer
-    return sweep_ledger(ledgers, reclaimer, longest_run_seconds=HOUR, dry_run=dry_run)
+    return tuple(sweep_ledger(ledgers, reclaimer, longest_run_seconds=HOUR, dry_run=dry_run))
 
 
 OPERATIONS: dict[str, Callable[[Hooked], object]] = {
@@ -431,6 +433,39 @@ def test_a_dead_run_is_swept_and_a_second_sweep_finds_nothing(dead: Hooked) -> N
     assert (sum(e.files_deleted for e in done), sum(e.bytes_freed for e in done)) == (count, size)
     assert (loose_files(table), ledger(table), sweep(dead)) == (set(), [], ())
     assert [row[0] for row in rows(table)] == [1, 2]
+
+
+@pytest.mark.parametrize("requests", [0, 1, 2, 4, 6, 8, 9])
+def test_a_sweep_that_runs_out_of_its_allowance_says_so_and_the_next_goes_on(dead: Hooked, requests: int) -> None:
+    """Nothing is deleted until it is known what the table needs; then entry by entry."""
+    table = load(dead)
+    grow_old(table)
+    allowance, loose = Allowance(SystemClock(), requests=requests), loose_files(table)
+    ledgers = TableLedgers(dead.catalog(), IDENT, ManifestReader()).within(allowance.spend)
+    reclaimer = TableSession(dead.catalog(), IDENT, ManifestReader(), annotate=as_iceberg_writes).reclaimer
+    swept = sweep_table(IDENT, ledgers, reclaimer, longest_run_seconds=HOUR)
+    assert isinstance(swept.error, Unavailable)
+    assert (swept.error.code, swept.entries, loose_files(table)) == ("TIME_CAP_EXCEEDED", (), loose)
+    sweep(dead)
+    assert (loose_files(table), ledger(table), [row[0] for row in rows(table)]) == (set(), [], [1, 2])
+
+
+def test_a_sweep_that_runs_out_of_time_between_two_entries_tells_of_the_first(dead: Hooked) -> None:
+    table = load(dead)
+    grow_old(table)
+    entries, looks = len(ledger(table)), iter([None])
+    ledgers = TableLedgers(dead.catalog(), IDENT, ManifestReader())
+    reclaimer = TableSession(dead.catalog(), IDENT, ManifestReader(), annotate=as_iceberg_writes).reclaimer
+
+    def look() -> None:
+        if next(looks, look) is not None:
+            raise UsedUp("TIME_CAP_EXCEEDED", "the next run goes on")
+
+    swept = sweep_table(IDENT, ledgers, reclaimer, longest_run_seconds=HOUR, look=look)
+    assert isinstance(swept.error, UsedUp)
+    assert (len(swept.entries), len(ledger(table))) == (1, entries - 1)
+    sweep(dead)
+    assert (loose_files(table), ledger(table)) == (set(), [])
 
 
 def test_the_entry_of_a_table_that_was_here_before_is_left_alone(dead: Hooked) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from regelate.core.health import TableHealth
@@ -69,29 +69,43 @@ class Swept:
 
 
 def sweep_table(
-    ident: str, ledgers: Ledgers, reclaimer: Reclaimer, *, longest_run_seconds: float, dry_run: bool = False
+    ident: str,
+    ledgers: Ledgers,
+    reclaimer: Reclaimer,
+    *,
+    longest_run_seconds: float,
+    dry_run: bool = False,
+    look: Callable[[], None] = lambda: None,
 ) -> SweptTable:
     """Finish the expiries of one table whose grace is over, and sweep its ledger; a fault in one spares the other.
 
-    A dry run leaves the expiries out.
+    A dry run leaves the expiries out. `look` may end it before any entry: what was swept until then is told.
     """
-    expired, entries = Reclaimed(), tuple[SweptEntry, ...]()
+    expired, entries = Reclaimed(), list[SweptEntry]()
     fault: RegelateError | None = None
     try:
         expired = Reclaimed() if dry_run else finish_expiry(reclaimer)
     except RegelateError as error:
         fault = error
     try:
-        entries = sweep_ledger(ledgers, reclaimer, longest_run_seconds=longest_run_seconds, dry_run=dry_run)
+        found = sweep_ledger(ledgers, reclaimer, longest_run_seconds=longest_run_seconds, dry_run=dry_run, look=look)
+        for entry in found:
+            entries.append(entry)
     except RegelateError as error:
         fault = fault or error
-    return SweptTable(ident=ident, entries=entries, expired=expired, error=fault)
+    return SweptTable(ident=ident, entries=tuple(entries), expired=expired, error=fault)
 
 
 def sweep_ledger(
-    ledgers: Ledgers, reclaimer: Reclaimer, *, longest_run_seconds: float, dry_run: bool = False
-) -> tuple[SweptEntry, ...]:
+    ledgers: Ledgers,
+    reclaimer: Reclaimer,
+    *,
+    longest_run_seconds: float,
+    dry_run: bool = False,
+    look: Callable[[], None] = lambda: None,
+) -> Iterator[SweptEntry]:
     """Delete what dead runs of one table left behind, then their entries; entries of runs that landed are dropped.
+    Each is yielded when it is done; `look` is called before, and may end it.
 
     A run is dead when its youngest entry is older than any run may get, by the store's clock. Only then is the table
     looked at, so that nothing of that run can land any more; a file goes only when no snapshot of that state names it,
@@ -102,7 +116,7 @@ def sweep_ledger(
     """
     entries = as_young_as_its_run(ledgers.entries())
     if not entries:
-        return ()
+        return
     before = reclaimer.quarantines()
     facts = ledgers.facts()
     verdicts = [(entry, judge_entry(entry, facts, longest_run_seconds)) for entry in entries]
@@ -116,15 +130,14 @@ def sweep_ledger(
         referenced = ledgers.referenced(list(existing)) | _quarantined(reclaimer, tuple(lists.values()), existing)
     if not referenced.issuperset(existing):
         reclaimer.check_unshared()
-    swept: list[SweptEntry] = []
     for entry, left_alone in verdicts:
+        look()
         verdict, loose = (left_alone, ()) if left_alone else judge_files(entry, existing, referenced)
         gone = frozenset(loose) if dry_run else ledgers.delete(loose)
         if verdict in REMOVED and not dry_run and len(gone) == len(loose):
             ledgers.drop(entry)
         size = sum(existing[path] for path in gone)
-        swept.append(SweptEntry(run=entry.run, verdict=verdict, files_deleted=len(gone), bytes_freed=size))
-    return tuple(swept)
+        yield SweptEntry(run=entry.run, verdict=verdict, files_deleted=len(gone), bytes_freed=size)
 
 
 def _quarantined(reclaimer: Reclaimer, lists: Sequence[Quarantine], paths: Collection[str]) -> frozenset[str]:

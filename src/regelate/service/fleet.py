@@ -102,8 +102,8 @@ class Fleet:
     def _swept(self, address: Address, until: float | None, *, dry_run: bool) -> SweptTable:
         """Sweep one table, and look at its health where somebody could do something about it."""
         with self._tables.open(address) as session:
-            reclaimer = session.reclaimer.within(Allowance(self._clock, until=until).spend)
-            swept = self._sweeps.sweep(session, reclaimer, address, dry_run=dry_run)
+            allowance = Allowance(self._clock, until=until)
+            swept = self._sweeps.sweep(session, allowance, address, dry_run=dry_run)
             if not self._jobs.enabled:
                 return swept
             try:

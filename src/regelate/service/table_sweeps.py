@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regelate.ports.files import Reclaimer
+from regelate.operations.allowance import Allowance
 from regelate.tenancy import Address
 
 if TYPE_CHECKING:
@@ -18,14 +18,15 @@ class TableSweeps:
     def __init__(self, *, longest_run_seconds: float) -> None:
         self._longest_run_seconds = longest_run_seconds
 
-    def sweep(self, session: TableSession, reclaimer: Reclaimer, address: Address, *, dry_run: bool) -> SweptTable:
-        """Sweep one loaded table; what went wrong is in the result."""
+    def sweep(self, session: TableSession, allowance: Allowance, address: Address, *, dry_run: bool) -> SweptTable:
+        """Sweep one loaded table for as long as the allowance lasts; what went wrong is in the result."""
         from regelate.operations.sweep import sweep_table
 
         return sweep_table(
             address.ident,
-            session.ledgers,
-            reclaimer,
+            session.ledgers.within(allowance.spend),
+            session.reclaimer.within(allowance.spend),
             longest_run_seconds=self._longest_run_seconds,
             dry_run=dry_run,
+            look=lambda: allowance.spend(0),
         )

@@ -17,6 +17,7 @@ from regelate.core.answers import (
 )
 from regelate.core.requests import CompactRequest, MaintainRequest
 from regelate.operations import answers
+from regelate.operations.allowance import Allowance
 from regelate.ports.clock import Clock
 from regelate.service.compactions import Compactions
 from regelate.service.knobs import Knobs
@@ -97,7 +98,7 @@ class Upkeep:
         """Sweep this one table: what is left of expiries whose grace is over, and of runs that died."""
         with self._tables.open(address) as session:
             session.reclaimer.check_allowed()
-            found = self._sweeps.sweep(session, session.reclaimer, address, dry_run=dry_run)
+            found = self._sweeps.sweep(session, Allowance(self._clock), address, dry_run=dry_run)
         if found.error is not None:
             raise found.error
         return answers.reclaimed(found)

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from typing import Any
 
 from pyiceberg.catalog import Catalog
@@ -17,6 +18,7 @@ from regelate.adapters.iceberg.ledger import FOLDER, FORMAT
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.neighbours import folders_of
 from regelate.adapters.iceberg.pyiceberg_errors import storage_faults
+from regelate.adapters.iceberg.reach import Spend, freely
 from regelate.adapters.iceberg.s3.file_io import S3FileIO
 from regelate.adapters.iceberg.s3.settings import is_s3
 from regelate.adapters.iceberg.store import ObjectStore, own_folders
@@ -39,7 +41,14 @@ class TableLedgers:
         self._catalog = catalog
         self._ident = ident
         self._reader = reader
+        self._spend: Spend = freely
         self._table = open_table(catalog, ident)
+
+    def within(self, spend: Spend) -> TableLedgers:
+        """Return the same, telling `spend` before so many requests; what it raises ends it before any deletion."""
+        limited = copy(self)
+        limited._spend = spend
+        return limited
 
     def entries(self) -> tuple[LedgerEntry, ...]:
         """Read every entry, with its age by the store's clock. Errors: Unsupported where the store cannot list."""
@@ -48,6 +57,7 @@ class TableLedgers:
         listed = [f for folder in folders for f in store.files(folder) if f.path.endswith(".json")]
         if not listed:
             return ()
+        self._spend(len(listed))
         now_ms = store.now_ms(folders[0])
         with storage_faults():
             found = [read_entry(self._table.io, file, (now_ms - file.modified_ms) / 1000) for file in listed]
@@ -65,6 +75,7 @@ class TableLedgers:
 
     def existing(self, paths: Collection[str]) -> Mapping[str, int]:
         """Return path -> size of those that are in the store."""
+        self._spend(len(paths))
         with storage_faults(), ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
             sizes = dict(zip(paths, pool.map(self._size, paths), strict=True))
         return {path: size for path, size in sizes.items() if size is not None}
@@ -76,7 +87,7 @@ class TableLedgers:
         """
         wanted = set(paths)
         loose = set(wanted)
-        for found in _named_by(self._table, self._reader):
+        for found in _named_by(self._table, self._reader, self._spend):
             loose -= found
             if not loose:
                 break
@@ -143,7 +154,7 @@ def _parsed(content: bytes) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _named_by(table: Table, reader: ManifestReader) -> Iterable[set[str]]:
+def _named_by(table: Table, reader: ManifestReader, spend: Spend) -> Iterable[set[str]]:
     """Yield what the metadata names, the cheap part first."""
     metadata = table.metadata
     yield {
@@ -154,8 +165,10 @@ def _named_by(table: Table, reader: ManifestReader) -> Iterable[set[str]]:
     }
     seen: set[str] = set()
     for snapshot in metadata.snapshots:
+        spend(1)
         manifests = [m for m in reader.manifests(table.io, snapshot.manifest_list) if m.manifest_path not in seen]
         seen |= {m.manifest_path for m in manifests}
         yield {m.manifest_path for m in manifests}
         for manifest in manifests:
+            spend(1)
             yield {entry.data_file.file_path for entry in reader.all_entries(table.io, manifest)}
