@@ -13,7 +13,7 @@ import pytest
 from regelate.adapters.jobstore.record_json import to_json
 from regelate.core.job import JobRecord, JobState
 from regelate.core.policy import PlacementPolicy
-from regelate.errors import DataUnavailable, Unavailable
+from regelate.errors import Conflict, DataUnavailable, Unavailable
 from regelate.operations.job_parts import PartDone, run_part
 from regelate.operations.jobs import cancel, changed, submit
 from regelate.operations.pacing import Watcher
@@ -166,9 +166,26 @@ def test_a_cancel_is_heard_also_by_a_worker_that_is_asked_to_stop(stack: JobStac
     assert stack.job(job_id)["state"] == "CANCELLED"
 
 
+@pytest.mark.parametrize("state", ["tried often enough", "cancelling"])
+def test_a_worker_that_slept_before_it_began_does_not_end_the_job_that_another_is_at(
+    stack: JobStack, state: str
+) -> None:
+    job_id = stack.submit()
+    tools = stack.built.job_stores.tools
+    assert tools is not None
+    for number in range(tools.max_attempts):
+        changed(tools.store, job_id, lambda r, fence=99 + number: r.started(fence, r.updated_ms))
+    if state == "cancelling":
+        stack.ok("JOB_CANCEL", job_id=job_id)
+    before = tools.store.get(job_id)
+    with pytest.raises(Conflict, match="LEASE_LOST"):
+        run_part(tools, job_id, 1, lambda *_: PartDone(answer="{}"))
+    assert tools.store.get(job_id) == before
+
+
 def test_a_bug_in_a_worker_that_lost_its_lease_reaches_the_log_and_changes_no_record(stack: JobStack) -> None:
     job_id = stack.submit()
-    tools = stack.application.jobs
+    tools = stack.built.job_stores.tools
     assert tools is not None
 
     def work(_: Any, watcher: Watcher) -> PartDone:

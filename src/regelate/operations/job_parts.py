@@ -159,6 +159,9 @@ class _Part:
         self._given_up = None
         if record.state.is_final:
             return record
+        if record.fence >= self._held.lease.fence:  # it slept since it got its lease: another is at the job
+            self._held.lost.set()
+            self._held.check()
         if _is_elsewhere(record):
             return record.taken_over(self._held.lease.fence, self._now())
         if record.state is JobState.CANCELLING:
