@@ -22,7 +22,7 @@ ENV PYTHONPATH=${LAMBDA_TASK_ROOT} \
     REGELATE_CONFIG=${LAMBDA_TASK_ROOT}/config.json
 # An image that cannot compact does not come into being: no network, no HOME, a table of five files healed into one.
 RUN --network=none python -c "import boto3, pyiceberg.catalog.glue"
-RUN --network=none HOME=/nonexistent python -m regelate.entrypoints.selftest
+RUN --network=none HOME=/nonexistent python -m regelate.entrypoints.demo.selftest
 
 FROM base AS job
 WORKDIR /tmp

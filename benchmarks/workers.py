@@ -128,7 +128,7 @@ def _live_files(home: Path) -> list[str]:
 
 
 def _columns(home: Path) -> tuple[Any, ...]:
-    from regelate.adapters.iceberg.schema import columns_of
+    from regelate.adapters.iceberg.tables.schema import columns_of
 
     return columns_of(open_catalog(home).load_table("bench.events").schema())
 

@@ -13,9 +13,9 @@ from regelate.adapters.iceberg.catalogs import Catalogs
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.session import TableSession
 from regelate.adapters.telemetry import ProcessTelemetry
-from regelate.core.policy import PlacementPolicy
-from regelate.core.session_policy import Access
-from regelate.operations.compact import CompactionTools
+from regelate.core.access import Access
+from regelate.core.policy.policy import PlacementPolicy
+from regelate.operations.compacting.compact import CompactionTools
 from regelate.service.build import build
 from regelate.service.compaction_runs import CompactionPorts
 from regelate.service.engines import Engines

@@ -48,9 +48,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from regelate.adapters.iceberg.manifest_schema import partition_type
-from regelate.adapters.iceberg.manifest_writer import ManifestWriter
-from regelate.adapters.iceberg.manifest_writing import known_schemas
+from regelate.adapters.iceberg.commit.manifest_writer import ManifestWriter
+from regelate.adapters.iceberg.commit.manifest_writing import known_schemas
+from regelate.adapters.iceberg.metadata.manifest_schema import partition_type
 from tests.iceberg_tables import local_path
 
 RECORDED = Path(__file__).parent / "adapters" / "java_manifests.json"

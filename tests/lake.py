@@ -25,7 +25,7 @@ from pyiceberg.typedef import Record
 from regelate.core.answers import answer_fields
 from regelate.core.requests import CompactRequest
 from regelate.errors import Conflict
-from regelate.operations.compact import CompactionTools
+from regelate.operations.compacting.compact import CompactionTools
 from regelate.service.facade import Service
 from regelate.settings import load_settings
 from regelate.tenancy import Address

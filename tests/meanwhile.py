@@ -13,11 +13,11 @@ from pyiceberg.exceptions import CommitFailedException, ServiceUnavailableError
 from pyiceberg.table import Table
 
 from regelate.adapters.clock import SystemClock
-from regelate.adapters.iceberg.committer import IcebergCommitter
+from regelate.adapters.iceberg.commit.committer import IcebergCommitter
 from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.core.commit import Outcome, SnapshotChange
-from regelate.core.rewrite import NewDataFile
-from regelate.operations.compact import CompactionTools
+from regelate.core.running.commit import Outcome, SnapshotChange
+from regelate.core.running.rewrite import NewDataFile
+from regelate.operations.compacting.compact import CompactionTools
 from tests.iceberg_tables import NoLedger, live_data_files, local_path, stored_files
 from tests.lake import Lake
 

@@ -15,18 +15,18 @@ from pathlib import Path
 import pytest
 
 from regelate import errors
-from regelate.adapters.iceberg import row_faults
+from regelate.adapters.iceberg.encoding import row_faults
 from regelate.adapters.telemetry.prometheus import prometheus_name
-from regelate.core.conflict import DropCode
-from regelate.core.measures import METRICS, Kind
-from regelate.core.placement import PlacementReason
-from regelate.core.plan import PlanReason, SkipReason
-from regelate.core.selection import Reason
-from regelate.core.stats import CompactionStats
+from regelate.core.measures.measures import METRICS, Kind
+from regelate.core.planning.plan import PlanReason, SkipReason
+from regelate.core.planning.selection import Reason
+from regelate.core.running.conflict import DropCode
+from regelate.core.running.placement import PlacementReason
+from regelate.core.running.stats import CompactionStats
 from regelate.entrypoints.actions import OPERATIONS, parse_request
-from regelate.entrypoints.requests import TableRequest
-from regelate.entrypoints.short_form import ShortCompact, parse_short_form
-from regelate.operations.compact import Status
+from regelate.entrypoints.api.requests import TableRequest
+from regelate.entrypoints.api.short_form import ShortCompact, parse_short_form
+from regelate.operations.compacting.compact import Status
 from regelate.settings import SettingsError
 from tests import index
 from tests.adapters.scenarios.upstream import SCENARIOS
@@ -39,25 +39,25 @@ KINDS: Mapping[str, type[errors.RegelateError]] = {
 }
 ROW_CODES = {code for name, code in vars(row_faults).items() if name.isupper() and name == code}
 MADE_BY_EXPRESSION: Mapping[tuple[str, str], set[str]] = {
-    ("adapters/iceberg/row_faults.py", "first.code"): ROW_CODES,
+    ("adapters/iceberg/encoding/row_faults.py", "first.code"): ROW_CODES,
     ("adapters/duckdb/inputs.py", "code"): {"DATA_FILE_CORRUPT", "DELETE_FILE_CORRUPT"},
     ("adapters/duckdb/inputs.py", "missing"): {"DATA_FILE_MISSING", "DELETE_FILE_CORRUPT"},
     ("adapters/duckdb/duckdb_errors.py", "code"): {"DATA_FILE_MISSING", "DATA_FILE_CORRUPT", "DELETE_FILE_CORRUPT"},
-    ("adapters/iceberg/file_layouts.py", "missing"): {"DATA_FILE_MISSING", "DELETE_FILE_CORRUPT"},
-    ("adapters/iceberg/file_layouts.py", "corrupt"): {"DATA_FILE_CORRUPT", "DELETE_FILE_CORRUPT"},
-    ("adapters/iceberg/spec.py", "code"): {"INVALID_PARTITION_SPEC", "INVALID_FIELD"},
-    ("core/options.py", "fault.code"): {"INVALID_OPTION"},
-    ("entrypoints/validation.py", "first['code']"): {
+    ("adapters/iceberg/files/file_layouts.py", "missing"): {"DATA_FILE_MISSING", "DELETE_FILE_CORRUPT"},
+    ("adapters/iceberg/files/file_layouts.py", "corrupt"): {"DATA_FILE_CORRUPT", "DELETE_FILE_CORRUPT"},
+    ("adapters/iceberg/tables/spec.py", "code"): {"INVALID_PARTITION_SPEC", "INVALID_FIELD"},
+    ("core/policy/options.py", "fault.code"): {"INVALID_OPTION"},
+    ("entrypoints/api/validation.py", "first['code']"): {
         "MISSING_FIELD",
         "UNKNOWN_FIELD",
         "INVALID_FIELD",
         "INVALID_OPTION",
     },
-    ("core/routing.py", "found.reason.value"): {
+    ("core/running/routing.py", "found.reason.value"): {
         PlacementReason.TOO_LARGE.value,
         PlacementReason.TOO_LONG.value,
     },
-    ("core/routing.py", "reason.value"): {PlacementReason.TOO_LARGE.value, PlacementReason.TOO_LONG.value},
+    ("core/running/routing.py", "reason.value"): {PlacementReason.TOO_LARGE.value, PlacementReason.TOO_LONG.value},
 }
 """Codes that are no literal where the error is made; a new such place must be entered here."""
 OF_ITS_FAULT = "code"

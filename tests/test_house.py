@@ -268,8 +268,11 @@ def test_nobody_imports_past_the_face_of_an_adapter() -> None:
         ("import regelate.adapters.iceberg.session", []),
         ("from regelate.adapters.telemetry import ProcessTelemetry", []),
         ("from regelate.adapters.clock import SystemClock", []),
-        ("from regelate.adapters.iceberg.committer import IcebergCommitter", ["iceberg.committer.IcebergCommitter"]),
-        ("from regelate.adapters.iceberg import committer", ["iceberg.committer"]),
+        (
+            "from regelate.adapters.iceberg.commit.committer import IcebergCommitter",
+            ["iceberg.commit.committer.IcebergCommitter"],
+        ),
+        ("from regelate.adapters.iceberg.commit import committer", ["iceberg.commit.committer"]),
         ("import regelate.adapters.iceberg.s3.store", ["iceberg.s3.store"]),
         ("from regelate.adapters.iceberg.session import _private", ["iceberg.session._private"]),
         ("from regelate.adapters.telemetry import Telemetries", ["telemetry.Telemetries"]),

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from regelate.core.options import (
+from regelate.core.policy.options import (
     CHECK_OPTIONS,
     ICEBERG_OPTIONS,
     TABLE_OPTIONS,
@@ -25,7 +25,7 @@ from regelate.core.options import (
     RetentionDefaults,
     resolve_policy,
 )
-from regelate.core.policy import MB, PlacementPolicy
+from regelate.core.policy.policy import MB, PlacementPolicy
 from regelate.core.requests import CompactRequest
 from regelate.errors import NotFound
 from regelate.settings import Settings, SettingsError, load_settings

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
-from regelate.core import names
+from regelate.core.table import names
 from regelate.errors import InvalidRequest, NotAllowed, NotFound, RegelateError
 from regelate.settings import MULTI_TENANT, SINGLE_TENANT, Settings
 from regelate.settings.models import CatalogSettings

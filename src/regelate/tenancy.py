@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from regelate.core import names
-from regelate.core.storage import store_of
+from regelate.core.table import names
+from regelate.core.table.storage import store_of
 from regelate.errors import InvalidRequest, NotAllowed, Unavailable
 from regelate.settings import ANY_TENANT, CatalogSettings, Settings
 

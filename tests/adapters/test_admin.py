@@ -23,9 +23,9 @@ from sqlalchemy.exc import OperationalError
 from regelate.adapters.iceberg.admin import WRITE_PROPERTIES, IcebergAdmin
 from regelate.adapters.iceberg.catalogs import open_table
 from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults, storage_faults, translate
-from regelate.adapters.iceberg.table_properties import is_inside
-from regelate.core.schema import Column, PartitionField, SortSpec, TableDefinition
-from regelate.core.table import RefKind
+from regelate.adapters.iceberg.tables.properties import is_inside
+from regelate.core.table.schema import Column, PartitionField, SortSpec, TableDefinition
+from regelate.core.table.table import RefKind
 from regelate.errors import (
     CommitStateUnknown,
     Conflict,

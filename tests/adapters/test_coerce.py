@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from regelate.adapters.iceberg.coerce import coerce_table
-from regelate.adapters.iceberg.schema import columns_of, schema_of
-from regelate.core.schema import Column
+from regelate.adapters.iceberg.encoding.coerce import coerce_table
+from regelate.adapters.iceberg.tables.schema import columns_of, schema_of
+from regelate.core.table.schema import Column
 from regelate.errors import InvalidRequest
 
 

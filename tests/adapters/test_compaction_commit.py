@@ -442,7 +442,7 @@ def test_a_catalog_that_fails_after_the_commit_does_not_make_it_look_failed(
 def test_a_store_that_fails_while_manifests_are_written_leaves_nothing_behind(
     lake: Lake, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from regelate.adapters.iceberg import producer
+    from regelate.adapters.iceberg.commit import producer
 
     def full(*arguments: Any, **options: Any) -> Any:
         raise OSError(28, "No space left on device")

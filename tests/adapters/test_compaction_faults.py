@@ -16,9 +16,9 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
-from regelate.adapters.iceberg.view import GroupViewWriter
-from regelate.core.group_view import GroupView
-from regelate.core.table import FileScanTask
+from regelate.adapters.iceberg.files.view import GroupViewWriter
+from regelate.core.running.group_view import GroupView
+from regelate.core.table.table import FileScanTask
 from regelate.errors import InvariantViolated, RegelateError
 from tests.deletes_writer import add_equality_deletes, add_position_deletes, flip_byte, remove_file, truncate_file
 from tests.iceberg_tables import (

@@ -15,11 +15,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from regelate.adapters.iceberg.encode import NotPlain, build, encode_records
-from regelate.adapters.iceberg.json_values import plain_value
-from regelate.adapters.iceberg.row_faults import Refused
-from regelate.adapters.iceberg.schema import columns_of, schema_of
-from regelate.core.schema import Column
+from regelate.adapters.iceberg.encoding.encode import NotPlain, build, encode_records
+from regelate.adapters.iceberg.encoding.json_values import plain_value
+from regelate.adapters.iceberg.encoding.row_faults import Refused
+from regelate.adapters.iceberg.tables.schema import columns_of, schema_of
+from regelate.core.table.schema import Column
 from regelate.errors import InvalidRequest
 
 

@@ -22,7 +22,7 @@ from pyiceberg.utils.truncate import truncate_upper_bound_text_string
 
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.scan import SnapshotScan
-from regelate.core.predicate import literal, parse_filter
+from regelate.core.query.predicate import literal, parse_filter
 from regelate.core.requests import QueryRequest
 from regelate.errors import InvalidRequest
 from tests.extreme_values import Extremes

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from regelate.adapters.duckdb.arrow_writer import _field
 from regelate.adapters.duckdb.fingerprints import of_file, row_hash
-from regelate.core.rewrite import Fingerprint
-from regelate.core.schema import Column
+from regelate.core.running.rewrite import Fingerprint
+from regelate.core.table.schema import Column
 from regelate.errors import Unavailable
 
 

@@ -21,10 +21,10 @@ from pyiceberg.types import DecimalType, FixedType, LongType, NestedField, Strin
 
 from regelate.adapters.duckdb import sql
 from regelate.adapters.duckdb.writer import write_rows
-from regelate.adapters.iceberg.schema import columns_of
+from regelate.adapters.iceberg.tables.schema import columns_of
 from regelate.adapters.parquet.annotations import in_file, names_of
 from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
-from regelate.core.schema import Column
+from regelate.core.table.schema import Column
 from regelate.errors import InvariantViolated
 from tests.footers import BEYOND_SPARK, FIXED, PLAIN, elements, every_type, footer_of, key_values, record
 from tests.iceberg_tables import duckdb_rows, live_data_files, live_data_paths, local_path, row_texts, rows

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from pyiceberg.types import StringType
 
-from regelate.adapters.iceberg.table_properties import NAME_MAPPING
+from regelate.adapters.iceberg.tables.properties import NAME_MAPPING
 from regelate.core.requests import QueryRequest
 from regelate.errors import Unsupported
 from tests.deletes_writer import add_equality_deletes, add_position_deletes

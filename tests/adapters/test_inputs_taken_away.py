@@ -15,7 +15,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from regelate.errors import Conflict, DataUnavailable
-from regelate.operations.compact import CompactionTools
+from regelate.operations.compacting.compact import CompactionTools
 from tests.deletes_writer import add_position_deletes
 from tests.iceberg_tables import live_data_paths, live_delete_paths, local_path, rows, stored_files
 from tests.lake import Lake

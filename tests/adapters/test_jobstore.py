@@ -16,10 +16,10 @@ from regelate.adapters.jobstore.dynamodb import DynamoJobs
 from regelate.adapters.jobstore.record_json import from_json, to_json
 from regelate.adapters.jobstore.sqlite import SqliteJobs
 from regelate.adapters.jobstore.sqs import SqsQueue
-from regelate.core.job import JobRecord, JobState, JobTotals, Origin
+from regelate.core.jobs.job import JobRecord, JobState, JobTotals, Origin
 from regelate.core.requests import CompactRequest
 from regelate.errors import Unavailable
-from regelate.operations.jobs import changed
+from regelate.operations.jobs.jobs import changed
 from tests.servers.moto_aws import aws_server, client, jobs_table
 
 Store = Any

@@ -16,20 +16,20 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import CommitTableResponse, Table
 
 from regelate.adapters.clock import SystemClock
+from regelate.adapters.iceberg.commit.producer import SnapshotProducer
 from regelate.adapters.iceberg.dead_runs import TableLedgers
-from regelate.adapters.iceberg.ledger import FOLDER, RunLedger
+from regelate.adapters.iceberg.files.ledger import FOLDER, RunLedger
 from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.adapters.iceberg.producer import SnapshotProducer
 from regelate.adapters.iceberg.session import TableSession
 from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
 from regelate.core.answers import answer_fields
-from regelate.core.commit import SnapshotChange
-from regelate.core.ledger import EntryVerdict
 from regelate.core.requests import CompactRequest
-from regelate.core.schema import Column, PartitionField, TableDefinition
+from regelate.core.running.commit import SnapshotChange
+from regelate.core.table.schema import Column, PartitionField, TableDefinition
+from regelate.core.upkeep.ledger import EntryVerdict
 from regelate.errors import CommitStateUnknown, Conflict, RegelateError, Unavailable
 from regelate.operations.allowance import Allowance, UsedUp
-from regelate.operations.sweep import SweptEntry, sweep_ledger, sweep_table
+from regelate.operations.upkeep.sweep import SweptEntry, sweep_ledger, sweep_table
 from tests.faults.hooks import Hook, Hooked, HookedCatalog
 from tests.iceberg_tables import arrow_rows, live_data_paths, local_path, rows
 from tests.lake import address

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from regelate.adapters.spark.local import LocalSpark
-from regelate.core.spark_job import SparkJobSpec, SparkState
+from regelate.core.jobs.spark_job import SparkJobSpec, SparkState
 from regelate.errors import Unavailable
 
 SPEC = SparkJobSpec(

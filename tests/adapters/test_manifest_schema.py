@@ -15,7 +15,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import NestedField, UUIDType
 
-from regelate.adapters.iceberg.manifest_writer import ManifestWriter, write_manifest_list
+from regelate.adapters.iceberg.commit.manifest_writer import ManifestWriter, write_manifest_list
 from regelate.adapters.iceberg.manifests import ManifestReader
 from tests.java_manifests import (
     KINDS,

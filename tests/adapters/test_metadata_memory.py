@@ -24,18 +24,18 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StructType
 
-from regelate.adapters.iceberg import partitions
-from regelate.adapters.iceberg.byte_cache import ByteCache
-from regelate.adapters.iceberg.entry_order import SortedEntries
 from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.adapters.iceberg.packed_maps import PackedMap, copying, cut, spanning, unpacked
-from regelate.adapters.iceberg.partitions import partition_of
+from regelate.adapters.iceberg.metadata import partitions
+from regelate.adapters.iceberg.metadata.byte_cache import ByteCache
+from regelate.adapters.iceberg.metadata.entry_order import SortedEntries
+from regelate.adapters.iceberg.metadata.packed_maps import PackedMap, copying, cut, spanning, unpacked
+from regelate.adapters.iceberg.metadata.partitions import partition_of
 from regelate.adapters.iceberg.session import TableSession
 from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
-from regelate.core.commit import Outcome, SnapshotChange
-from regelate.core.policy import CompactionPolicy
-from regelate.core.rewrite import NewDataFile
-from regelate.core.table import ColumnMetrics
+from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.running.commit import Outcome, SnapshotChange
+from regelate.core.running.rewrite import NewDataFile
+from regelate.core.table.table import ColumnMetrics
 from tests.iceberg_tables import live_entries
 from tests.lake import Lake
 

@@ -15,10 +15,10 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
+from regelate.adapters.iceberg.cleanup.orphans import TableOrphans
+from regelate.adapters.iceberg.cleanup.reached import reached_by
+from regelate.adapters.iceberg.files.store import ObjectStore
 from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.adapters.iceberg.orphans import TableOrphans
-from regelate.adapters.iceberg.reached import reached_by
-from regelate.adapters.iceberg.store import ObjectStore
 from regelate.core.answers import answer_fields
 from regelate.errors import Conflict, InvalidRequest, NotAllowed, RegelateError, Unavailable
 from tests.adapters.test_expiry import NextMonth, ids

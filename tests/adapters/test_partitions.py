@@ -20,12 +20,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField
 
-from regelate.adapters.iceberg.partitions import partition_of
-from regelate.adapters.iceberg.row_partitions import split_by_partition
-from regelate.adapters.iceberg.schema import schema_of
-from regelate.adapters.iceberg.spec import spec_of
-from regelate.core.schema import Column, PartitionField
-from regelate.core.table import Partition
+from regelate.adapters.iceberg.encoding.row_partitions import split_by_partition
+from regelate.adapters.iceberg.metadata.partitions import partition_of
+from regelate.adapters.iceberg.tables.schema import schema_of
+from regelate.adapters.iceberg.tables.spec import spec_of
+from regelate.core.table.schema import Column, PartitionField
+from regelate.core.table.table import Partition
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KINDS = {

@@ -14,8 +14,8 @@ from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, Lon
 
 from regelate.adapters.clock import SystemClock
 from regelate.adapters.duckdb.query import DuckDBQueryEngine
+from regelate.adapters.iceberg.files.promotion import maybe_promoted
 from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.adapters.iceberg.promotion import maybe_promoted
 from regelate.adapters.iceberg.scan import SnapshotScan
 from regelate.core.requests import QueryRequest
 from regelate.operations.query import QueryLimits, QueryTools, query

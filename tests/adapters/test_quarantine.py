@@ -17,10 +17,10 @@ from pyiceberg.table.statistics import BlobMetadata, PartitionStatisticsFile, St
 from pyiceberg.table.update import SetPartitionStatisticsUpdate, SetStatisticsUpdate
 from pyiceberg.types import LongType, NestedField, StringType
 
-from regelate.adapters.iceberg.producer import SnapshotProducer
-from regelate.adapters.iceberg.quarantine import QuarantineLists
-from regelate.adapters.iceberg.reclaim import SnapshotReclaimer
-from regelate.core.reachability import StoredFile
+from regelate.adapters.iceberg.cleanup.quarantine import QuarantineLists
+from regelate.adapters.iceberg.cleanup.reclaim import SnapshotReclaimer
+from regelate.adapters.iceberg.commit.producer import SnapshotProducer
+from regelate.core.upkeep.reachability import StoredFile
 from regelate.errors import Conflict, DataUnavailable, NotAllowed, NotFound, Unavailable
 from tests.adapters.test_expiry import NextMonth, ids, in_store, reachable
 from tests.deletes_writer import add_equality_deletes

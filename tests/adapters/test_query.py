@@ -63,9 +63,9 @@ from regelate.adapters.duckdb.query import DuckDBQueryEngine, files_of, source_o
 from regelate.adapters.duckdb.session import open_session
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.scan import SnapshotScan
-from regelate.core.predicate import ColumnPath, Predicate, StructuredQuery, literal, parse_filter
+from regelate.core.query.predicate import ColumnPath, Predicate, StructuredQuery, literal, parse_filter
 from regelate.core.requests import QueryRequest
-from regelate.core.schema import Column
+from regelate.core.table.schema import Column
 from regelate.errors import DataUnavailable, InvalidRequest, NotFound, RegelateError, Unsupported
 from regelate.operations.query import QueryAnswer, QueryLimits, QueryTools, query
 from tests.deletes_writer import add_equality_deletes, add_position_deletes, remove_file, truncate_file

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.manifest import ManifestEntryStatus
 
-from regelate.adapters.iceberg.byte_cache import ReachMemory
-from regelate.adapters.iceberg.reach import Reach
+from regelate.adapters.iceberg.cleanup.reach import Reach
+from regelate.adapters.iceberg.metadata.byte_cache import ReachMemory
 
 LIVE, DEAD = ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED
 

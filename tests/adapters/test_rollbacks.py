@@ -11,9 +11,9 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from regelate.adapters.iceberg.committer import IcebergCommitter
+from regelate.adapters.iceberg.commit.committer import IcebergCommitter
 from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.core.commit import ExpiryChange, Outcome, SnapshotChange
+from regelate.core.running.commit import ExpiryChange, Outcome, SnapshotChange
 from tests.faults.hooks import PatientClock
 from tests.faults.stack import data_files, request, stack_with
 from tests.iceberg_tables import (

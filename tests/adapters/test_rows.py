@@ -23,16 +23,16 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.types import StringType
 
-from regelate.adapters.iceberg.ledger import RunLedger
-from regelate.adapters.iceberg.native import native_data_file
-from regelate.adapters.iceberg.outputs import TableOutputs
-from regelate.adapters.iceberg.partitions import partition_of
+from regelate.adapters.iceberg.commit.native import native_data_file
+from regelate.adapters.iceberg.files.ledger import RunLedger
+from regelate.adapters.iceberg.files.outputs import TableOutputs
+from regelate.adapters.iceberg.metadata.partitions import partition_of
 from regelate.adapters.iceberg.rows import IcebergRowWriter
-from regelate.adapters.iceberg.schema import schema_of
-from regelate.adapters.iceberg.spec import spec_of
+from regelate.adapters.iceberg.tables.schema import schema_of
+from regelate.adapters.iceberg.tables.spec import spec_of
 from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
-from regelate.core.rewrite import NewDataFile, OutputTarget
-from regelate.core.schema import Column, PartitionField
+from regelate.core.running.rewrite import NewDataFile, OutputTarget
+from regelate.core.table.schema import Column, PartitionField
 from regelate.errors import InvalidRequest, Unavailable, Unsupported
 from tests.iceberg_tables import (
     duckdb_rows,

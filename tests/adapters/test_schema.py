@@ -21,9 +21,9 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-from regelate.adapters.iceberg.schema import columns_of, same_columns, schema_of
-from regelate.adapters.iceberg.spec import describe_order, describe_spec, order_of, spec_of
-from regelate.core.schema import Column, PartitionField, SortSpec
+from regelate.adapters.iceberg.tables.schema import columns_of, same_columns, schema_of
+from regelate.adapters.iceberg.tables.spec import describe_order, describe_spec, order_of, spec_of
+from regelate.core.table.schema import Column, PartitionField, SortSpec
 from regelate.errors import InvalidRequest
 from tests.iceberg_tables import make_catalog, make_table
 

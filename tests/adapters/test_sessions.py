@@ -16,9 +16,9 @@ import pytest
 from botocore.stub import Stubber
 
 from regelate.adapters.aws.sessions import SESSIONS_KEPT, StsSessions
+from regelate.core.access import Access, StorageSession, session_name, session_policy
 from regelate.core.requests import CompactRequest, QueryRequest
-from regelate.core.schema import Column, TableDefinition
-from regelate.core.session_policy import Access, StorageSession, session_name, session_policy
+from regelate.core.table.schema import Column, TableDefinition
 from regelate.entrypoints.actions import OPERATIONS
 from regelate.errors import Unavailable
 from regelate.settings import SettingsError, load_settings

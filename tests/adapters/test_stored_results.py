@@ -16,7 +16,7 @@ import pytest
 
 from regelate.adapters.aws.results import BucketResults, s3_client
 from regelate.adapters.local_results import FolderResults
-from regelate.core.timeouts import Timeouts
+from regelate.core.policy.timeouts import Timeouts
 from regelate.entrypoints.log import logger
 from regelate.errors import Unavailable
 from regelate.settings import SettingsError, load_settings

@@ -21,8 +21,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from regelate.adapters.duckdb import engine
-from regelate.adapters.iceberg.view import GroupViewWriter
-from regelate.core.table import FileScanTask
+from regelate.adapters.iceberg.files.view import GroupViewWriter
+from regelate.core.table.table import FileScanTask
 from regelate.errors import RegelateError
 from tests.deletes_writer import add_equality_deletes, add_position_deletes
 from tests.iceberg_tables import append, live_data_paths, stored_files

@@ -1,6 +1,6 @@
 import pytest
 
-from regelate.adapters.iceberg.table_properties import gc_enabled
+from regelate.adapters.iceberg.tables.properties import gc_enabled
 
 
 @pytest.mark.parametrize("value", ["true", "True", "TRUE"])

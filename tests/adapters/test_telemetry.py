@@ -23,7 +23,7 @@ from regelate.adapters.telemetry import ProcessTelemetry, Telemetries
 from regelate.adapters.telemetry.emf import EmbeddedMetrics
 from regelate.adapters.telemetry.prometheus import Prometheus, prometheus_name
 from regelate.adapters.telemetry.spans import Spans, spans_for
-from regelate.core.measures import (
+from regelate.core.measures.measures import (
     METRICS,
     Assessed,
     CompactionEnded,
@@ -168,7 +168,7 @@ def address() -> Address:
 
 
 def write_five(service: Service) -> None:
-    from regelate.core.schema import Column, TableDefinition
+    from regelate.core.table.schema import Column, TableDefinition
 
     column = Column(name="a", type="long", required=False)
     service.tables.create_table(address(), TableDefinition(columns=(column,)), if_not_exists=False)

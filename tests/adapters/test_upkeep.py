@@ -17,7 +17,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from regelate.core.answers import answer_fields
-from regelate.core.policy import CompactionPolicy
+from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.requests import MaintainRequest
 from regelate.errors import NotFound, RegelateError
 from tests.adapters.test_expiry import NextMonth, ids, in_store, reachable

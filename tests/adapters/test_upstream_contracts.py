@@ -40,7 +40,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType, UUIDType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from regelate.adapters.iceberg.manifest_schema import avro_schema
+from regelate.adapters.iceberg.metadata.manifest_schema import avro_schema
 from tests.deletes_writer import add_equality_deletes, add_position_deletes, remove_file, truncate_file
 from tests.iceberg_tables import (
     add_data_files,

@@ -20,7 +20,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from regelate.core.answers import answer_fields
 from regelate.core.requests import CompactRequest
 from regelate.errors import RegelateError
-from regelate.operations.attempt import MAX_RACES
+from regelate.operations.committing.attempt import MAX_RACES
 from regelate.service.build import build
 from regelate.service.facade import Service
 from regelate.settings import load_settings

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from moto import mock_aws
 
 from regelate.adapters.spark.emr_serverless import STATES, EmrServerless, submit_parameters
-from regelate.core.session_policy import spark_policy
-from regelate.core.spark_job import SparkJobSpec, SparkState
+from regelate.core.access import spark_policy
+from regelate.core.jobs.spark_job import SparkJobSpec, SparkState
 from regelate.errors import Unavailable
 from regelate.pipeline.package import pack
 from tests.aws.lake import BUCKET

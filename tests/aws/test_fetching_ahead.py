@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from regelate.adapters.duckdb.copies import LocalCopies
-from regelate.core.plan import FileGroup
-from regelate.core.table import DataFile, DeleteContent, DeleteFile, FileScanTask, Partition
+from regelate.core.planning.plan import FileGroup
+from regelate.core.table.table import DataFile, DeleteContent, DeleteFile, FileScanTask, Partition
 from regelate.errors import DataUnavailable, Unavailable
 from tests.aws.lake import S3Lake, add_files
 from tests.deletes_writer import add_equality_deletes, add_position_deletes

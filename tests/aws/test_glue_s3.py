@@ -11,7 +11,7 @@ import pytest
 from regelate.adapters.clock import SystemClock
 from regelate.adapters.duckdb.session import open_session
 from regelate.core.requests import CompactRequest
-from regelate.core.storage import ObjectStoreAccess
+from regelate.core.table.storage import ObjectStoreAccess
 from regelate.tenancy import Address
 from tests.aws.lake import CATALOG, SECRET, S3Lake
 from tests.faults.stack import request

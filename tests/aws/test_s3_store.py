@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from regelate.adapters.iceberg.catalogs import OUR_FILE_IO, with_storage
+from regelate.adapters.iceberg.files.store import ObjectStore
 from regelate.adapters.iceberg.s3.file_io import S3FileIO
 from regelate.adapters.iceberg.s3.settings import S3Settings
 from regelate.adapters.iceberg.s3.streams import PART_BYTES
-from regelate.adapters.iceberg.store import ObjectStore
 from tests.aws.lake import BUCKET, SECRET
 from tests.servers.moto_aws import KEYS, REGION, client
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from moto.s3.models import s3_backends
 
-from regelate.adapters.iceberg.ledger import RunLedger
+from regelate.adapters.iceberg.files.ledger import RunLedger
 from regelate.adapters.iceberg.s3 import streams
 from tests.aws.lake import BUCKET, S3Lake
 from tests.faults.stack import request

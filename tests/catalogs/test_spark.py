@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from moto.s3.models import s3_backends
 
-from regelate.core.impact import CheckName, Verdict
+from regelate.core.measures.impact import CheckName, Verdict
 from regelate.pipeline import proof
 from regelate.pipeline.events import EVENT_COLUMNS, Stream
 from regelate.pipeline.ingest import MERGE_ON_READ, Ingest, append, create, ingest

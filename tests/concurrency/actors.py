@@ -19,10 +19,10 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from regelate.adapters.duckdb.engine import DuckDBRewriteEngine
-from regelate.adapters.iceberg.outputs import TableOutputs
-from regelate.core.plan import FileGroup
+from regelate.adapters.iceberg.files.outputs import TableOutputs
+from regelate.core.planning.plan import FileGroup
 from regelate.core.requests import CompactRequest
-from regelate.core.rewrite import NewDataFile
+from regelate.core.running.rewrite import NewDataFile
 from regelate.errors import CommitStateUnknown, RegelateError
 from regelate.service.build import build
 from regelate.service.facade import Service

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from regelate.core.packing import predicted
-from regelate.core.plan import CompactionPlan, FileGroup
-from regelate.core.policy import MB, CompactionPolicy
-from regelate.core.prediction import weighed, written_by_us
-from regelate.core.selection import classify, is_small
-from regelate.core.table import (
+from regelate.core.planning.packing import predicted
+from regelate.core.planning.plan import CompactionPlan, FileGroup
+from regelate.core.planning.prediction import weighed, written_by_us
+from regelate.core.planning.selection import classify, is_small
+from regelate.core.policy.policy import MB, CompactionPolicy
+from regelate.core.table.table import (
     RUN_ID,
     DataFile,
     DeleteContent,

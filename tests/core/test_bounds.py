@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from regelate.core.bounds import contained, decode, order_key, raised, truncated
+from regelate.core.table.bounds import contained, decode, order_key, raised, truncated
 
 INTEGRAL = ("int", "long", "date", "time", "timestamp", "timestamptz")
 longs = st.integers(-(2**63), 2**63 - 1)

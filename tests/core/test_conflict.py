@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.conflict import Ancestry, CommitWindow, DropCode, judge
-from regelate.core.deletes import applies
-from regelate.core.plan import FileGroup
-from regelate.core.table import DeleteContent, DeleteFile, FileScanTask
+from regelate.core.planning.plan import FileGroup
+from regelate.core.running.conflict import Ancestry, CommitWindow, DropCode, judge
+from regelate.core.table.deletes import applies
+from regelate.core.table.table import DeleteContent, DeleteFile, FileScanTask
 from regelate.errors import Conflict
 from tests.core.model_table import UNPARTITIONED, data_file, equality_delete, month, position_delete
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.deletes import DeleteIndex, applies, dangling_after
-from regelate.core.table import DataFile, DeleteContent, DeleteFile, FileScanTask, Partition
+from regelate.core.table.deletes import DeleteIndex, applies, dangling_after
+from regelate.core.table.table import DataFile, DeleteContent, DeleteFile, FileScanTask, Partition
 from tests.core.model_table import UNPARTITIONED, data_file, equality_delete, month, position_delete
 
 JANUARY, FEBRUARY = month("2013-01"), month("2013-02")

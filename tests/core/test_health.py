@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.health import assess, partition_score
-from regelate.core.plan import plan_compaction
-from regelate.core.policy import MB
-from regelate.core.table import FileScanTask, PartitionTotals
+from regelate.core.planning.health import assess, partition_score
+from regelate.core.planning.plan import plan_compaction
+from regelate.core.policy.policy import MB
+from regelate.core.table.table import FileScanTask, PartitionTotals
 from tests.core.model_table import (
     HOUR_MS,
     UNPARTITIONED,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.impact import (
+from regelate.core.measures.impact import (
     CheckName,
     FileMetrics,
     Fingerprint,
@@ -22,7 +22,7 @@ from regelate.core.impact import (
     own_stretches,
     same_rows,
 )
-from regelate.core.table import SnapshotEntry
+from regelate.core.table.table import SnapshotEntry
 
 
 def metrics(files: int, size_bytes: int, rows: int = 10) -> FileMetrics:

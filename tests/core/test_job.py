@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.job import (
+from regelate.core.jobs.job import (
     MAX_RETRY_SECONDS,
     NEXT,
     JobRecord,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.ledger import (
+from regelate.core.upkeep.ledger import (
     REMOVED,
     EntryVerdict,
     LedgerEntry,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.manifests import MOST_ENTRIES, ManifestGroup, ManifestSummary, plan_manifest_rewrite
+from regelate.core.upkeep.manifests import MOST_ENTRIES, ManifestGroup, ManifestSummary, plan_manifest_rewrite
 
 TARGET = 900
 

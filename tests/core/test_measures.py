@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.measures import (
+from regelate.core.measures.measures import (
     ACTIVE_COMPACTIONS,
     BYTES_READ,
     BYTES_WRITTEN,
@@ -40,7 +40,7 @@ from regelate.core.measures import (
     Wrote,
     measurements,
 )
-from regelate.core.stats import CompactionStats, PhaseSeconds
+from regelate.core.running.stats import CompactionStats, PhaseSeconds
 
 STATS = CompactionStats(
     files_before=15,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from regelate.core import names
+from regelate.core.table import names
 from regelate.errors import InvalidRequest
 
 CHECKS = [names.check_tenant, names.check_namespace, names.check_table]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.options import (
+from regelate.core.policy.options import (
     Auto,
     CheckPolicy,
     CompactionDefaults,
@@ -21,7 +21,7 @@ from regelate.core.options import (
     resolve_retention,
     resolve_verify,
 )
-from regelate.core.policy import (
+from regelate.core.policy.policy import (
     GB,
     MAX_TARGET_BYTES,
     MB,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.packing import (
+from regelate.core.planning.packing import (
     MAX_OVER_CAP,
     Candidate,
     cut_groups,
@@ -17,9 +17,9 @@ from regelate.core.packing import (
     right_sized,
     write_max_file_size,
 )
-from regelate.core.policy import GB, MB, CompactionPolicy
-from regelate.core.selection import Reason
-from regelate.core.table import FileScanTask
+from regelate.core.planning.selection import Reason
+from regelate.core.policy.policy import GB, MB, CompactionPolicy
+from regelate.core.table.table import FileScanTask
 from tests.core.model_table import data_file, sized_policy
 
 ICEBERG = CompactionPolicy()

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.partition_rule import PartitionRule, narrowed
-from regelate.core.plan import PlanReason, plan_compaction
-from regelate.core.policy import CompactionPolicy
-from regelate.core.table import Partition, PartitionTotals
+from regelate.core.planning.partition_rule import PartitionRule, narrowed
+from regelate.core.planning.plan import PlanReason, plan_compaction
+from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.table.table import Partition, PartitionTotals
 from regelate.errors import InvalidRequest
 from tests.core.model_table import ModelTable, month
 

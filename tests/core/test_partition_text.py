@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.partition_text import value_text
+from regelate.core.table.partition_text import value_text
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DATES = st.dates()

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from regelate.core.engines import COST_HERE, ENGINES, HERE, LAMBDA, Engine
-from regelate.core.placement import PlacementReason, parallelism, place
-from regelate.core.plan import CompactionPlan, plan_compaction
-from regelate.core.policy import GB, MB, PlacementPolicy
+from regelate.core.planning.plan import CompactionPlan, plan_compaction
+from regelate.core.policy.policy import GB, MB, PlacementPolicy
+from regelate.core.running.placement import PlacementReason, parallelism, place
 from tests.core.model_table import ModelTable, sized_policy
 
 POLICY = sized_policy(100)

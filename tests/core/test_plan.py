@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.packing import MAX_OVER_CAP
-from regelate.core.plan import (
+from regelate.core.planning.packing import MAX_OVER_CAP
+from regelate.core.planning.plan import (
     CompactionPlan,
     FileGroup,
     PlanReason,
@@ -18,10 +18,10 @@ from regelate.core.plan import (
     achieved_ratio,
     plan_compaction,
 )
-from regelate.core.policy import MB, CompactionPolicy, JobOrder, Selection, Strategy
-from regelate.core.selection import Reason, is_small
-from regelate.core.slices import split
-from regelate.core.table import RUN_ID, FileScanTask, SnapshotEntry
+from regelate.core.planning.selection import Reason, is_small
+from regelate.core.policy.policy import MB, CompactionPolicy, JobOrder, Selection, Strategy
+from regelate.core.running.slices import split
+from regelate.core.table.table import RUN_ID, FileScanTask, SnapshotEntry
 from tests.core.model_table import (
     UNPARTITIONED,
     ModelTable,

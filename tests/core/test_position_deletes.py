@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.position_deletes import dangling, mergeable
-from regelate.core.table import DeleteFile
+from regelate.core.table.position_deletes import dangling, mergeable
+from regelate.core.table.table import DeleteFile
 from tests.core.model_table import data_file, equality_delete, month, position_delete
 
 JANUARY, FEBRUARY = month("2013-01"), month("2013-02")

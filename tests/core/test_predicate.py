@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.predicate import (
+from regelate.core.query.predicate import (
     MAX_CONDITIONS,
     MAX_DEPTH,
     MAX_VALUES,
@@ -26,7 +26,7 @@ from regelate.core.predicate import (
     literal,
     parse_filter,
 )
-from regelate.core.schema import Column
+from regelate.core.table.schema import Column
 from regelate.errors import InvalidRequest
 
 COLUMNS = (

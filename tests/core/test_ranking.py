@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.health import TableHealth
-from regelate.core.ranking import Rank, RankingPolicy, rank_fleet
+from regelate.core.jobs.ranking import Rank, RankingPolicy, rank_fleet
+from regelate.core.planning.health import TableHealth
 
 
 def health(score: float, candidates: int = 1) -> TableHealth:

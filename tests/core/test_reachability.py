@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.quarantine import Quarantine, plan_deletion
-from regelate.core.reachability import StoredFile, of_other_tables, overlapping, plan_orphans, plan_reclaim
+from regelate.core.upkeep.quarantine import Quarantine, plan_deletion
+from regelate.core.upkeep.reachability import StoredFile, of_other_tables, overlapping, plan_orphans, plan_reclaim
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_000 * HOUR_MS

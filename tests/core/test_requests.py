@@ -18,8 +18,8 @@ from regelate.core.requests import (
     request_of,
     request_of_json,
 )
-from regelate.entrypoints.request_base import TableRequest
-from regelate.entrypoints.requests import Compact, Maintain, Query, asked
+from regelate.entrypoints.api.request_base import TableRequest
+from regelate.entrypoints.api.requests import Compact, Maintain, Query, asked
 from regelate.errors import InvariantViolated
 
 NAMES = st.text(max_size=8)

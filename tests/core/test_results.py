@@ -7,7 +7,7 @@ from posixpath import normpath
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.results import StoredResult, result_key
+from regelate.core.query.results import StoredResult, result_key
 
 TENANTS = st.text(min_size=1, max_size=8) | st.sampled_from(
     ["..", ".", "a/b", "a%2Fb", "a", "A", "a.", "../a", "a/../b"]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.core.requests import CompactRequest
-from regelate.core.resume import ResumeToken, read_token
+from regelate.core.running.resume import ResumeToken, read_token
 from regelate.errors import Conflict, InvalidRequest
 
 TEXT = st.text(max_size=20)

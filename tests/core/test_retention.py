@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.policy import RetentionPolicy
-from regelate.core.retention import plan_expiry
-from regelate.core.table import RefKind, SnapshotEntry, SnapshotRef
+from regelate.core.policy.policy import RetentionPolicy
+from regelate.core.table.table import RefKind, SnapshotEntry, SnapshotRef
+from regelate.core.upkeep.retention import plan_expiry
 
 NOW = 1_000_000
 

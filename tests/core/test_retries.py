@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.timeouts import LONGEST_SECONDS, pause_seconds
+from regelate.core.policy.timeouts import LONGEST_SECONDS, pause_seconds
 
 JITTER = st.floats(0, 1)
 

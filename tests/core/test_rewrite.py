@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.input_metrics import InputMetrics
-from regelate.core.plan import FileGroup
-from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult, verify_content, verify_rewrite
-from regelate.core.table import ColumnMetrics, FileScanTask
+from regelate.core.planning.plan import FileGroup
+from regelate.core.running.rewrite import Fingerprint, NewDataFile, RewriteResult, verify_content, verify_rewrite
+from regelate.core.table.input_metrics import InputMetrics
+from regelate.core.table.table import ColumnMetrics, FileScanTask
 from regelate.errors import DataUnavailable, InvariantViolated
 from tests.core.model_table import UNPARTITIONED, data_file
 

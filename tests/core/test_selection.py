@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.policy import MB, CompactionPolicy, Selection
-from regelate.core.selection import (
+from regelate.core.planning.selection import (
     SELECTIONS,
     Reason,
     check_partition_filters,
@@ -19,7 +18,8 @@ from regelate.core.selection import (
     is_small,
     partition_selected,
 )
-from regelate.core.table import Partition, PartitionTotals
+from regelate.core.policy.policy import MB, CompactionPolicy, Selection
+from regelate.core.table.table import Partition, PartitionTotals
 from regelate.errors import InvalidRequest
 from tests.core.model_table import UNPARTITIONED, data_file, equality_delete, month, position_delete, sized_policy
 

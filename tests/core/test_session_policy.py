@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core import names
-from regelate.core.session_policy import (
+from regelate.core.access import (
     MAX_POLICY_CHARACTERS,
     Access,
     StorageSession,
     session_name,
     session_policy,
 )
+from regelate.core.table import names
 from regelate.errors import InvalidRequest
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regelate.core.sizes import size_text
+from regelate.core.policy.sizes import size_text
 
 MB = 1024 * 1024
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.plan import FileGroup
-from regelate.core.slices import BORDER_TOLERANCE, Slice, group_start, halves, split
-from regelate.core.table import FileScanTask
+from regelate.core.planning.plan import FileGroup
+from regelate.core.running.slices import BORDER_TOLERANCE, Slice, group_start, halves, split
+from regelate.core.table.table import FileScanTask
 from tests.core.model_table import UNPARTITIONED, data_file
 
 

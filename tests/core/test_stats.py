@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from regelate.core.plan import CompactionPlan, FileGroup, plan_compaction
-from regelate.core.policy import MB
-from regelate.core.rewrite import NewDataFile, RewriteResult
-from regelate.core.stats import CompactionStats, PhaseSeconds, summarise
-from regelate.core.table import ColumnMetrics, TableSnapshot
+from regelate.core.planning.plan import CompactionPlan, FileGroup, plan_compaction
+from regelate.core.policy.policy import MB
+from regelate.core.running.rewrite import NewDataFile, RewriteResult
+from regelate.core.running.stats import CompactionStats, PhaseSeconds, summarise
+from regelate.core.table.table import ColumnMetrics, TableSnapshot
 from tests.core.model_table import ModelTable, month, sized_policy
 
 POLICY = sized_policy(100, min_input_files=3)

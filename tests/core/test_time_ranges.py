@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.time_ranges import ends_at_ms, partition_ends_at_ms
+from regelate.core.table.time_ranges import ends_at_ms, partition_ends_at_ms
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1)}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from regelate.core.plan import PlanReason, plan_compaction
-from regelate.core.policy import MB
-from regelate.core.table import RUN_ID, SnapshotEntry
-from regelate.core.trigger import check_is_due, due, last_own_position, position
+from regelate.core.planning.plan import PlanReason, plan_compaction
+from regelate.core.planning.trigger import check_is_due, due, last_own_position, position
+from regelate.core.policy.policy import MB
+from regelate.core.table.table import RUN_ID, SnapshotEntry
 from tests.core.model_table import ModelTable, even, sized_policy
 
 OURS = {RUN_ID: "run"}

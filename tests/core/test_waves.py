@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.plan import FileGroup
-from regelate.core.policy import MB
-from regelate.core.table import DataFile, FileScanTask, Partition
-from regelate.core.waves import MAX_PACE, MIN_PACE, group_seconds, next_wave, pace, usable_seconds
+from regelate.core.planning.plan import FileGroup
+from regelate.core.policy.policy import MB
+from regelate.core.running.waves import MAX_PACE, MIN_PACE, group_seconds, next_wave, pace, usable_seconds
+from regelate.core.table.table import DataFile, FileScanTask, Partition
 
 HOME = Partition(spec_id=0, values=(), path="")
 

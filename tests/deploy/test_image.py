@@ -68,7 +68,7 @@ def test_the_self_test_of_the_build_is_green_here_without_a_network_a_home_or_th
 def test_the_self_test_is_red_where_something_is_missing(broken: str, tmp_path: Path) -> None:
     (tmp_path / broken).mkdir()
     (tmp_path / broken / "__init__.py").write_text("raise ImportError('not in the image')")
-    done = run("python -m regelate.entrypoints.selftest", tmp_path)
+    done = run("python -m regelate.entrypoints.demo.selftest", tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("selftest failed: ")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from regelate.core.exit_codes import EXIT_CODES, USAGE
+from regelate.core.jobs.exit_codes import EXIT_CODES, USAGE
 from regelate.settings import load_settings
 from tests.deploy.cloudformation import ROOT
 from tests.deploy.test_image import LINES

@@ -13,14 +13,14 @@ import pytest
 
 from regelate.adapters.spark.emr_serverless import STATES
 from regelate.adapters.telemetry.emf import NAMESPACE, SERVICE
-from regelate.core.measures import METRICS
-from regelate.core.session_policy import Access, session_policy
-from regelate.core.spark_job import SparkState
+from regelate.core.access import Access, session_policy
+from regelate.core.jobs.spark_job import SparkState
+from regelate.core.measures.measures import METRICS
 from regelate.entrypoints.actions import parse_request
+from regelate.entrypoints.api.requests import Compact, Sweep
+from regelate.entrypoints.aws.envelope import Envelope, keyed, recognise
+from regelate.entrypoints.aws.http import DOCS_PATH, ROUTES
 from regelate.entrypoints.dispatch import Unserved, dispatch
-from regelate.entrypoints.envelope import Envelope, keyed, recognise
-from regelate.entrypoints.http import DOCS_PATH, ROUTES
-from regelate.entrypoints.requests import Compact, Sweep
 from regelate.settings import load_settings
 from tests.deploy.cloudformation import ROOT, conditions_in, names_in, template, walk
 from tests.entrypoints.fakes import FakeService, LambdaContext

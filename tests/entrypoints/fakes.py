@@ -31,7 +31,7 @@ from regelate.core.answers import (
     WriteAnswer,
 )
 from regelate.core.requests import CompactRequest, MaintainRequest, QueryRequest
-from regelate.core.schema import TableDefinition
+from regelate.core.table.schema import TableDefinition
 from regelate.errors import Conflict, NotFound
 from regelate.operations.table_stats import TableStatsAnswer
 from regelate.settings import Settings, load_settings

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from regelate.entrypoints.aws.envelope import keyed
 from regelate.entrypoints.dispatch import Unserved, dispatch
-from regelate.entrypoints.envelope import keyed
 from regelate.errors import Unavailable
 from tests.entrypoints.fakes import FakeService
 

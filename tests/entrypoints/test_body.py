@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.entrypoints.body import parse_body
+from regelate.entrypoints.aws.body import parse_body
 from regelate.errors import InvalidRequest
 
 SUM = "0.30000000000000004"  # 0.1 + 0.2, seventeen digits

@@ -24,7 +24,7 @@ from pyiceberg.table.snapshots import Operation
 
 from benchmarks.cold_start import LIST, fresh, make_lake
 from regelate import __version__
-from regelate.core.exit_codes import DONE, FAILED, INTERRUPTED, LATER, PARTIAL, USAGE
+from regelate.core.jobs.exit_codes import DONE, FAILED, INTERRUPTED, LATER, PARTIAL, USAGE
 from regelate.entrypoints.cli import failures, main, screen, texts
 from regelate.entrypoints.cli.parser import make_parser
 from regelate.entrypoints.cli.running import COMMANDS

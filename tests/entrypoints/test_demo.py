@@ -11,9 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from regelate.entrypoints import demo, demo_flights, demo_home, demo_show
 from regelate.entrypoints.cli import main
 from regelate.entrypoints.cli.failures import Failed
+from regelate.entrypoints.demo import flights as demo_flights
+from regelate.entrypoints.demo import healing as demo
+from regelate.entrypoints.demo import home as demo_home
+from regelate.entrypoints.demo import show as demo_show
 from regelate.errors import NotFound
 
 ROWS = 36_000

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from regelate.entrypoints.actions import OPERATIONS
-from regelate.entrypoints.http import ROUTES
+from regelate.entrypoints.aws.http import ROUTES
 from regelate.handler import make_handler
 from tests.answers import check_answer
 from tests.entrypoints.fakes import REPOSITORY, FakeService, LambdaContext

@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from regelate.entrypoints.actions import OPERATIONS
+from regelate.entrypoints.aws.http import DOCS_PATH, ROUTES
 from regelate.entrypoints.cli import main
 from regelate.entrypoints.cli.running import COMMANDS
-from regelate.entrypoints.http import DOCS_PATH, ROUTES
 from regelate.entrypoints.serve import INVOCATIONS_PATH, METRICS_PATH
 from regelate.handler import make_handler
 from regelate.settings import Settings, load_settings

@@ -148,7 +148,7 @@ def test_every_line_of_a_request_names_it_with_its_tenant_and_table(
     service: FakeService, log_lines: Lines, adopted: None
 ) -> None:
     def noisy(spec: object) -> None:
-        logging.getLogger("regelate.adapters.iceberg.outputs").warning("left behind")
+        logging.getLogger("regelate.adapters.iceberg.files.outputs").warning("left behind")
         logging.getLogger("pyiceberg.table").warning("retrying (%d/4)", 1)
 
     service.before_query = noisy

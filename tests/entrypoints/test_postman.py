@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from regelate.entrypoints.actions import parse_request
-from regelate.entrypoints.http import ROUTES
+from regelate.entrypoints.aws.http import ROUTES
 from tests.entrypoints.fakes import REPOSITORY, settings_for
 
 POSTMAN = REPOSITORY / "postman"

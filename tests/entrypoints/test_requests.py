@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from regelate.core.options import ICEBERG_OPTIONS
+from regelate.core.policy.options import ICEBERG_OPTIONS
 from regelate.core.requests import CompactRequest, QueryRequest, fields_of
 from regelate.entrypoints.actions import OPERATIONS, parse_request
-from regelate.entrypoints.definition import table_definition
-from regelate.entrypoints.requests import Compact, CreateTable, Query, Write, asked
+from regelate.entrypoints.api.definition import table_definition
+from regelate.entrypoints.api.requests import Compact, CreateTable, Query, Write, asked
 from regelate.errors import InvalidRequest
 
 TABLE = {"tenant_id": "t", "namespace": "n", "table": "users"}

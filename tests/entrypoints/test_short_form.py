@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from regelate.core.policy import GB, MB
-from regelate.entrypoints.requests import Compact
-from regelate.entrypoints.short_form import parse_short_form
+from regelate.core.policy.policy import GB, MB
+from regelate.entrypoints.api.requests import Compact
+from regelate.entrypoints.api.short_form import parse_short_form
 from regelate.errors import InvalidRequest
 
 

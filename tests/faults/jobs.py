@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from regelate.adapters.clock import SystemClock
-from regelate.operations.compact import CompactionTools
+from regelate.operations.compacting.compact import CompactionTools
 from regelate.ports.jobs import SparkJobs
 from regelate.settings import load_settings
 from tests.answers import check_answer

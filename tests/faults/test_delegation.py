@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from regelate.core.engines import COST_HERE
-from regelate.core.policy import MB, PlacementPolicy
+from regelate.core.jobs.spark_job import SparkJobSpec, SparkRequest, SparkRun, SparkState
+from regelate.core.policy.policy import MB, PlacementPolicy
 from regelate.core.requests import CompactRequest
-from regelate.core.spark_job import SparkJobSpec, SparkRequest, SparkRun, SparkState
-from regelate.core.stats import CompactionStats, PhaseSeconds
+from regelate.core.running.stats import CompactionStats, PhaseSeconds
 from regelate.errors import RegelateError, Unavailable
 from tests.entrypoints.fakes import LambdaContext
 from tests.faults.jobs import JobStack
@@ -336,7 +336,7 @@ def test_a_machine_without_the_disk_for_a_plan_leaves_the_table_to_spark(
     stack.built.again(placement=PlacementPolicy(memory_bytes=memory, threads=1))
     order = {"sort_order": [{"column": "id"}]} if layout == "sort" else {}
     cost = replace(COST_HERE, sorted_bytes_per_byte=10**9)
-    monkeypatch.setattr("regelate.core.placement.COST_HERE", cost)
+    monkeypatch.setattr("regelate.core.running.placement.COST_HERE", cost)
     answer = stack.post(request("COMPACT", "t", strategy=layout, **order))[1]
     assert (answer["reason"], answer["engine"]) == (reason, "spark")
 

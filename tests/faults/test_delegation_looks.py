@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from regelate.core.job import JobRecord, Origin
-from regelate.core.policy import PlacementPolicy
+from regelate.core.access import spark_policy
+from regelate.core.jobs.job import JobRecord, Origin
+from regelate.core.jobs.spark_job import SparkRequest, SparkRun, SparkState, answered
+from regelate.core.policy.policy import PlacementPolicy
 from regelate.core.requests import CompactRequest
-from regelate.core.session_policy import spark_policy
-from regelate.core.spark_job import SparkRequest, SparkRun, SparkState, answered
 from regelate.errors import Unavailable
 from regelate.service.spark_spec import spec_of
 from regelate.settings import load_settings
@@ -105,7 +105,7 @@ def test_what_goes_wrong_after_the_rewrite_does_not_fail_the_job(
     def broken(*_: object, **__: object) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("regelate.operations.expire.expire_after_commit", broken)
+    monkeypatch.setattr("regelate.operations.upkeep.expire.expire_after_commit", broken)
     told = stack.look(job_id, DONE)
     assert (told["state"], told["result"]["stats"]["files_compacted"]) == ("SUCCEEDED", 24)
     assert "No space left" in told["result"]["warnings"][0]

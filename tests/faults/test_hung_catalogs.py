@@ -12,8 +12,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from regelate.adapters.iceberg.catalogs import Catalogs
-from regelate.adapters.iceberg.rest_catalog import PatientRestCatalog
-from regelate.core.timeouts import Timeouts
+from regelate.adapters.iceberg.tables.rest_catalog import PatientRestCatalog
+from regelate.core.policy.timeouts import Timeouts
 from regelate.errors import Unavailable
 from tests.faults.hooks import PatientClock
 from tests.faults.stack import Answer, Stack, request, stack_with

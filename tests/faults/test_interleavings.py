@@ -20,7 +20,7 @@ from pyiceberg.table.update import RemovePartitionSpecsUpdate, SetCurrentSchemaU
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from regelate.operations.attempt import MAX_RACES
+from regelate.operations.committing.attempt import MAX_RACES
 from tests.deletes_writer import add_deletion_vector, add_equality_deletes, add_position_deletes
 from tests.faults.hooks import Hooked, HookedCatalog
 from tests.faults.stack import Answer, Stack, assert_nothing_left_behind, edit_metadata, request

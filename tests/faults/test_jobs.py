@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from regelate.adapters.jobstore.record_json import to_json
-from regelate.core.job import JobRecord, JobState
-from regelate.core.policy import PlacementPolicy
+from regelate.core.jobs.job import JobRecord, JobState
+from regelate.core.policy.policy import PlacementPolicy
 from regelate.errors import Conflict, DataUnavailable, Unavailable
-from regelate.operations.job_parts import PartDone, run_part
-from regelate.operations.jobs import cancel, changed, submit
-from regelate.operations.pacing import Watcher
+from regelate.operations.compacting.pacing import Watcher
+from regelate.operations.jobs.jobs import cancel, changed, submit
+from regelate.operations.jobs.parts import PartDone, run_part
 from tests.faults.jobs import PARTITIONS, JobStack
 from tests.faults.stack import assert_nothing_left_behind, request
 

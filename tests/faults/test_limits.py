@@ -19,8 +19,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
-from regelate.adapters.iceberg.byte_cache import ByteCache
-from regelate.core.policy import MB
+from regelate.adapters.iceberg.metadata.byte_cache import ByteCache
+from regelate.core.policy.policy import MB
 from tests.faults.stack import LOCAL_CATALOG, Stack, assert_nothing_left_behind, request, stack_with
 from tests.faults.watching import file_watch
 from tests.iceberg_tables import (

@@ -14,7 +14,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from regelate.adapters.iceberg import producer
+from regelate.adapters.iceberg.commit import producer
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.errors import DataUnavailable
 from tests.deletes_writer import add_position_deletes, flip_byte, remove_file, truncate_file

@@ -16,8 +16,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
-from regelate.adapters.iceberg.ledger import FOLDER as LEDGER
-from regelate.operations.attempt import MAX_ATTEMPTS
+from regelate.adapters.iceberg.files.ledger import FOLDER as LEDGER
+from regelate.operations.committing.attempt import MAX_ATTEMPTS
 from tests.faults.hooks import PatientClock
 from tests.faults.stack import Answer, data_files, request, stack_with
 from tests.iceberg_tables import append, live_data_paths, local_path, make_catalog, make_table, rows

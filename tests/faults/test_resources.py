@@ -15,8 +15,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
-from regelate.adapters.iceberg.outputs import TableOutputs
-from regelate.core.policy import PlacementPolicy
+from regelate.adapters.iceberg.files.outputs import TableOutputs
+from regelate.core.policy.policy import PlacementPolicy
 from regelate.errors import ResourceExhausted
 from tests.iceberg_tables import stored_files
 from tests.lake import Lake

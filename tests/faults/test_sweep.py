@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from regelate.adapters.iceberg.ledger import FOLDER, RunLedger
+from regelate.adapters.iceberg.files.ledger import FOLDER, RunLedger
 from tests.faults.stack import Stack, request, stack_of_tenants, stack_with
 from tests.iceberg_tables import local_path
 

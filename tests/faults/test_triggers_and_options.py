@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from regelate.adapters.iceberg.snapshot import SnapshotReader
-from regelate.core.policy import MAX_TARGET_BYTES, MB
+from regelate.adapters.iceberg.metadata.snapshot import SnapshotReader
+from regelate.core.policy.policy import MAX_TARGET_BYTES, MB
 from tests.faults.stack import Stack, request
 from tests.iceberg_tables import live_data_paths, rows
 

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import pytest
 
-from regelate.core.conflict import Ancestry, CommitWindow, judge
-from regelate.core.deletes import DeleteIndex, applies, dangling_after
-from regelate.core.plan import FileGroup
-from regelate.core.table import DataFile, DeleteContent, DeleteFile, FileScanTask, Partition
+from regelate.core.planning.plan import FileGroup
+from regelate.core.running.conflict import Ancestry, CommitWindow, judge
+from regelate.core.table.deletes import DeleteIndex, applies, dangling_after
+from regelate.core.table.table import DataFile, DeleteContent, DeleteFile, FileScanTask, Partition
 from regelate.errors import Conflict
 from tests.core.model_table import UNPARTITIONED, data_file, equality_delete, month, position_delete
 from tests.golden.datadriven import run, words

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from regelate.core.plan import CompactionPlan, FileGroup, plan_compaction
-from regelate.core.policy import GB, MB, CompactionPolicy, JobOrder, Selection
-from regelate.core.selection import check_partition_filters
-from regelate.core.table import FileScanTask, Partition
+from regelate.core.planning.plan import CompactionPlan, FileGroup, plan_compaction
+from regelate.core.planning.selection import check_partition_filters
+from regelate.core.policy.policy import GB, MB, CompactionPolicy, JobOrder, Selection
+from regelate.core.table.table import FileScanTask, Partition
 from regelate.errors import InvalidRequest
 from tests.core.model_table import HOUR_MS, UNPARTITIONED, ModelTable, even, month, position_delete, sized_policy
 from tests.golden.datadriven import run, words

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from regelate.core.policy import RetentionPolicy
-from regelate.core.retention import plan_expiry
-from regelate.core.table import RefKind, SnapshotEntry, SnapshotRef
+from regelate.core.policy.policy import RetentionPolicy
+from regelate.core.table.table import RefKind, SnapshotEntry, SnapshotRef
+from regelate.core.upkeep.retention import plan_expiry
 from tests.golden.datadriven import run, words
 
 NOW_MS = 1_000 * 24 * 3_600_000

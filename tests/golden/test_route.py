@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from regelate.core.placement import Placement, PlacementReason
-from regelate.core.policy import PlacementPolicy
+from regelate.core.policy.policy import PlacementPolicy
 from regelate.core.requests import CompactRequest
-from regelate.core.routing import Capabilities, Here, Job, Placed, Refused, Route, Unreadable, route
+from regelate.core.running.placement import Placement, PlacementReason
+from regelate.core.running.routing import Capabilities, Here, Job, Placed, Refused, Route, Unreadable, route
 from regelate.errors import ResourceExhausted, Unsupported
 from tests.golden.datadriven import run, words
 

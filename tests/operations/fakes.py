@@ -13,20 +13,17 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from regelate.core.commit import Change, ExpiryChange, Outcome
-from regelate.core.conflict import Ancestry, CommitWindow
-from regelate.core.deletes import DeleteIndex
-from regelate.core.head import Head
-from regelate.core.input_metrics import InputMetrics
-from regelate.core.manifests import ManifestSummary
-from regelate.core.measures import Compacted
-from regelate.core.plan import FileGroup
-from regelate.core.policy import GB, CompactionPolicy, PlacementPolicy
-from regelate.core.quarantine import Quarantine, Restoration
-from regelate.core.reachability import StoredFile
-from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
-from regelate.core.selection import classify, is_small
-from regelate.core.table import (
+from regelate.core.measures.measures import Compacted
+from regelate.core.planning.plan import FileGroup
+from regelate.core.planning.selection import classify, is_small
+from regelate.core.policy.policy import GB, CompactionPolicy, PlacementPolicy
+from regelate.core.running.commit import Change, ExpiryChange, Outcome
+from regelate.core.running.conflict import Ancestry, CommitWindow
+from regelate.core.running.rewrite import Fingerprint, NewDataFile, RewriteResult
+from regelate.core.table.deletes import DeleteIndex
+from regelate.core.table.head import Head
+from regelate.core.table.input_metrics import InputMetrics
+from regelate.core.table.table import (
     ColumnMetrics,
     DataFile,
     DeleteContent,
@@ -40,8 +37,11 @@ from regelate.core.table import (
     TableSnapshot,
     TableTotals,
 )
+from regelate.core.upkeep.manifests import ManifestSummary
+from regelate.core.upkeep.quarantine import Quarantine, Restoration
+from regelate.core.upkeep.reachability import StoredFile
 from regelate.errors import Conflict, InvariantViolated, NotFound, Unavailable
-from regelate.operations.compact import CompactionTools
+from regelate.operations.compacting.compact import CompactionTools
 
 NO_METRICS = ColumnMetrics(value_counts={}, null_counts={}, lower_bounds={}, upper_bounds={})
 BYTES_PER_ROW = 10

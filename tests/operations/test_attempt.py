@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from regelate.core.commit import Change, ExpiryChange, SnapshotChange
-from regelate.core.head import Head
-from regelate.core.rewrite import NewDataFile
-from regelate.core.table import RUN_ID
+from regelate.core.running.commit import Change, ExpiryChange, SnapshotChange
+from regelate.core.running.rewrite import NewDataFile
+from regelate.core.table.head import Head
+from regelate.core.table.table import RUN_ID
 from regelate.errors import CommitStateUnknown, Conflict, NotFound, Unavailable, keeps_files
-from regelate.operations.attempt import (
+from regelate.operations.committing.attempt import (
     BASE_DELAY_SECONDS,
     LOOKS,
     MAX_ATTEMPTS,

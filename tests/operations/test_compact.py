@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.placement import PlacementReason
-from regelate.core.policy import CompactionPolicy, PlacementPolicy, RetentionPolicy, Verify
+from regelate.core.policy.policy import CompactionPolicy, PlacementPolicy, RetentionPolicy, Verify
 from regelate.core.requests import CompactRequest
+from regelate.core.running.placement import PlacementReason
 from regelate.errors import (
     CommitStateUnknown,
     Conflict,
@@ -26,7 +26,7 @@ from regelate.errors import (
     ResourceExhausted,
     Unavailable,
 )
-from regelate.operations.compact import CompactCommand, CompactOutcome, Status, compact
+from regelate.operations.compacting.compact import CompactCommand, CompactOutcome, Status, compact
 from tests.operations.fakes import (
     CountingClock,
     MemoryCommitter,

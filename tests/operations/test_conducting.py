@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from regelate.core.engines import Engine
-from regelate.core.job import NOTHING_DONE, JobRecord, Origin
-from regelate.core.policy import PlacementPolicy
+from regelate.core.jobs.job import NOTHING_DONE, JobRecord, Origin
+from regelate.core.policy.policy import PlacementPolicy
 from regelate.core.requests import CompactRequest
-from regelate.core.routing import UNSUPPORTED_TABLE, Capabilities, Job
-from regelate.core.waves import usable_seconds
+from regelate.core.running.routing import UNSUPPORTED_TABLE, Capabilities, Job
+from regelate.core.running.waves import usable_seconds
 from regelate.errors import InvalidRequest, Unsupported
-from regelate.operations.compaction import CompactOutcome, Status
-from regelate.operations.conducting import (
+from regelate.operations.compacting.command import CompactOutcome, Status
+from regelate.operations.compacting.conducting import (
     CompactEnv,
     Delegated,
     How,
@@ -25,8 +25,8 @@ from regelate.operations.conducting import (
     part_of,
     placement_within,
 )
-from regelate.operations.continuing import RanPart, RunPart
-from regelate.operations.pacing import AT_ONCE
+from regelate.operations.compacting.continuing import RanPart, RunPart
+from regelate.operations.compacting.pacing import AT_ONCE
 
 SPARK = Capabilities(spark=True)
 RAN = RanPart(

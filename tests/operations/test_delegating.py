@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from regelate.core.answers import CompactAnswer
 from regelate.core.engines import Engine
-from regelate.core.job import JobRecord, JobState, Origin
+from regelate.core.jobs.job import JobRecord, JobState, Origin
+from regelate.core.jobs.spark_job import REMOTE_GRACE_SECONDS, SparkJobSpec, SparkRun, SparkState
 from regelate.core.requests import CompactRequest
-from regelate.core.spark_job import REMOTE_GRACE_SECONDS, SparkJobSpec, SparkRun, SparkState
 from regelate.errors import RegelateError, Unavailable
-from regelate.operations.delegating import Patience, spark_part
-from regelate.operations.job_parts import Elsewhere
-from regelate.operations.pacing import Stop
+from regelate.operations.compacting.pacing import Stop
+from regelate.operations.jobs.delegating import Patience, spark_part
+from regelate.operations.jobs.parts import Elsewhere
 from tests.faults.test_delegation import DONE
 
 PATIENCE = Patience(start_seconds=600.0, run_seconds=3600.0, look_again_seconds=60.0)

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from regelate.core.head import Head
-from regelate.core.policy import RetentionPolicy
+from regelate.core.policy.policy import RetentionPolicy
+from regelate.core.table.head import Head
 from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotAllowed, NotFound
-from regelate.operations.attempt import MAX_RACES
-from regelate.operations.expire import Expired, ExpiryTools, expire_after_commit, expire_snapshots, undo_expiry
-from regelate.operations.reclaim import Reclaimed, finish_expiry
-from regelate.operations.upkeep import remove_dangling_deletes, rewrite_manifests
+from regelate.operations.committing.attempt import MAX_RACES
+from regelate.operations.upkeep.cleaning import remove_dangling_deletes, rewrite_manifests
+from regelate.operations.upkeep.expire import Expired, ExpiryTools, expire_after_commit, expire_snapshots, undo_expiry
+from regelate.operations.upkeep.reclaim import Reclaimed, finish_expiry
 from tests.operations.fakes import CountingClock, MemoryCommitter, MemoryReclaimer, MemoryTable
 
 HOUR_MS = 3_600_000

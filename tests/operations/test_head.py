@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.head import Head
-from regelate.core.table import RUN_ID, SnapshotEntry
+from regelate.core.table.head import Head
+from regelate.core.table.table import RUN_ID, SnapshotEntry
 
 
 def head(

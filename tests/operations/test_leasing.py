@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from regelate.core.job import Lease
+from regelate.core.jobs.job import Lease
 from regelate.errors import Conflict
-from regelate.operations.leasing import kept
+from regelate.operations.jobs.leasing import kept
 
 LEASE = Lease(lock="table", holder="one", fence=1)
 SECONDS = 0.03

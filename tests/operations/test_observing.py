@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from regelate.core.measures import CompactionEnded, CompactionStarted
+from regelate.core.measures.measures import CompactionEnded, CompactionStarted
 from regelate.errors import CommitStateUnknown, Conflict, InvalidRequest, NotAllowed, NotFound, Unsupported
 from regelate.operations.observing import observed_compaction
 from tests.operations.fakes import Told

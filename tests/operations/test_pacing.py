@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from regelate.core.placement import PlacementReason
-from regelate.core.policy import GB, CompactionPolicy, PlacementPolicy, Verify
-from regelate.core.waves import usable_seconds
+from regelate.core.policy.policy import GB, CompactionPolicy, PlacementPolicy, Verify
+from regelate.core.running.placement import PlacementReason
+from regelate.core.running.waves import usable_seconds
 from regelate.errors import Conflict, ResourceExhausted
-from regelate.operations.compact import CompactCommand, Status, compact
-from regelate.operations.pacing import AT_ONCE, Pacing, Stop
+from regelate.operations.compacting.compact import CompactCommand, Status, compact
+from regelate.operations.compacting.pacing import AT_ONCE, Pacing, Stop
 from tests.operations.fakes import CountingClock, MemoryEngine, MemoryTable, tools_for
 
 POLICY = CompactionPolicy(

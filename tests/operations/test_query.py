@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from regelate.core.answers import answer_fields
-from regelate.core.group_view import GroupView
-from regelate.core.predicate import Condition, Every, Op, Ordering, Predicate, StructuredQuery, find_column
+from regelate.core.query.predicate import Condition, Every, Op, Ordering, Predicate, StructuredQuery, find_column
 from regelate.core.requests import QueryRequest
-from regelate.core.schema import Column
-from regelate.core.table import DataFile, FileScanTask, Partition
+from regelate.core.running.group_view import GroupView
+from regelate.core.table.schema import Column
+from regelate.core.table.table import DataFile, FileScanTask, Partition
 from regelate.errors import InvalidRequest, RegelateError, Unavailable
 from regelate.operations.query import QueryLimits, QueryTools, query
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from regelate.core.schema import Column, TableDefinition, TableDescription
+from regelate.core.table.schema import Column, TableDefinition, TableDescription
 from regelate.errors import Conflict, NotFound
 from regelate.operations.tables import (
     CreatedTable,

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.policy import CompactionPolicy, Selection
-from regelate.core.table import DeleteContent
+from regelate.core.policy.policy import CompactionPolicy, Selection
+from regelate.core.table.table import DeleteContent
 from regelate.pipeline.choose import PARTITIONS_PER_CALL, both, choose
 from regelate.pipeline.metadata import POSITION_PATH_FIELD, Entry, Manifests, head_of, table_snapshot
 

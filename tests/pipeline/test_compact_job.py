@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.option_retention import HOUR_MS
-from regelate.core.options import (
+from regelate.core.jobs.spark_job import SparkJobSpec, SparkRequest, in_spark_sql
+from regelate.core.policy.option_retention import HOUR_MS
+from regelate.core.policy.options import (
     CompactionDefaults,
     RetentionDefaults,
     resolve_policy,
     resolve_retention,
     resolve_verify,
 )
-from regelate.core.policy import MB, Verify
+from regelate.core.policy.policy import MB, Verify
 from regelate.core.requests import CompactRequest
-from regelate.core.spark_job import SparkJobSpec, SparkRequest, in_spark_sql
 from regelate.errors import InvalidRequest
 from regelate.pipeline.__main__ import make_parser
 from regelate.pipeline.compact_job import job_of, rewrite_of

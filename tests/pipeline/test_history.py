@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.table import SnapshotEntry
+from regelate.core.table.table import SnapshotEntry
 from regelate.pipeline.metadata import history_of, shows_head_alone
 
 

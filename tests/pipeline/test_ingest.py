@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from regelate.entrypoints.demo_flights import read_flights
+from regelate.entrypoints.demo.flights import read_flights
 from regelate.pipeline.__main__ import main
 from regelate.pipeline.events import Stream
 from regelate.pipeline.names import TableName

@@ -14,9 +14,9 @@ import pytest
 from pyiceberg.table import Table
 
 from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.adapters.iceberg.snapshot import SnapshotReader
-from regelate.core.plan import plan_compaction
-from regelate.core.policy import CompactionPolicy
+from regelate.adapters.iceberg.metadata.snapshot import SnapshotReader
+from regelate.core.planning.plan import plan_compaction
+from regelate.core.policy.policy import CompactionPolicy
 from regelate.errors import InvalidRequest, NotFound
 from regelate.pipeline import compact_table
 from regelate.pipeline.__main__ import main

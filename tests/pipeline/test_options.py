@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from regelate.core.policy import MB, Selection, SortField
+from regelate.core.policy.policy import MB, Selection, SortField
 from regelate.errors import InvalidRequest
 from regelate.pipeline.compact_table import DEFAULTS, job_of, make_parser
 from regelate.pipeline.maintain_job import sort_field

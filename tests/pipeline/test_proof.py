@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from regelate.core.impact import Fingerprint
+from regelate.core.measures.impact import Fingerprint
 from regelate.errors import InvalidRequest
 from regelate.pipeline import compact_table
 from regelate.pipeline.maintain import Job, maintain

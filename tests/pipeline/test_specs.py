@@ -26,7 +26,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from regelate.adapters.iceberg.partitions import partition_of
+from regelate.adapters.iceberg.metadata.partitions import partition_of
 from regelate.pipeline.specs import Spec, SpecField, internal, specs_of
 
 SCHEMA = Schema(

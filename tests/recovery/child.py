@@ -27,12 +27,12 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from regelate.adapters.clock import SystemClock
 from regelate.adapters.duckdb.engine import DuckDBRewriteEngine
 from regelate.adapters.duckdb.key_rewriter import DuckDBKeyRewriter
-from regelate.adapters.iceberg import producer
-from regelate.adapters.iceberg.ledger import FOLDER, RunLedger
-from regelate.adapters.iceberg.outputs import TableOutputs
+from regelate.adapters.iceberg.commit import producer
+from regelate.adapters.iceberg.files.ledger import FOLDER, RunLedger
+from regelate.adapters.iceberg.files.outputs import TableOutputs
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.program import main
-from regelate.operations import compact
+from regelate.operations.compacting import compact
 from tests.iceberg_tables import local_path
 
 Point = Callable[[], None]

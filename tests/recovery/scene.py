@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from pyiceberg.table import Table
 
-from regelate.adapters.iceberg.ledger import FOLDER
-from regelate.adapters.iceberg.store import OWN_FOLDER
+from regelate.adapters.iceberg.files.ledger import FOLDER
+from regelate.adapters.iceberg.files.store import OWN_FOLDER
 from regelate.entrypoints.cli.program import main
 from tests.answers import check_answer
 from tests.faults.stack import Stack

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyiceberg.table.metadata import TableMetadataUtil
 
 from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.operations.compact import CompactOutcome, Status
-from regelate.operations.sweep import SweptTable
+from regelate.operations.compacting.compact import CompactOutcome, Status
+from regelate.operations.upkeep.sweep import SweptTable
 from tests.simulation.auditor import OWN_FOLDER, all_statistics
 from tests.simulation.catalog import CatalogKind
 from tests.simulation.jobs import judge_jobs

@@ -10,8 +10,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.adapters.iceberg.table_properties import gc_enabled
-from regelate.core.table import RUN_ID
+from regelate.adapters.iceberg.tables.properties import gc_enabled
+from regelate.core.table.table import RUN_ID
 from regelate.errors import RegelateError
 from tests.simulation import avro
 from tests.simulation.books import Book, audit

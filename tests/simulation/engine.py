@@ -12,13 +12,13 @@ import pyarrow as pa
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
-from regelate.adapters.iceberg.outputs import TableOutputs
-from regelate.adapters.iceberg.partitions import partition_of
+from regelate.adapters.iceberg.files.outputs import TableOutputs
+from regelate.adapters.iceberg.metadata.partitions import partition_of
 from regelate.adapters.iceberg.pyiceberg_errors import translate
-from regelate.core.plan import FileGroup
-from regelate.core.policy import CompactionPolicy
-from regelate.core.rewrite import Fingerprint, NewDataFile, OutputTarget, RewriteResult
-from regelate.core.table import DeleteContent, FileScanTask, Partition
+from regelate.core.planning.plan import FileGroup
+from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.running.rewrite import Fingerprint, NewDataFile, OutputTarget, RewriteResult
+from regelate.core.table.table import DeleteContent, FileScanTask, Partition
 from regelate.errors import DataUnavailable, RegelateError, Unavailable
 from regelate.ports.files import Ledger
 from tests.simulation.rows import Row, decode, decode_keys, decode_positions, describe, encode

@@ -6,10 +6,8 @@ import random
 from typing import TYPE_CHECKING
 
 from regelate.adapters.iceberg.dead_runs import TableLedgers
-from regelate.core.policy import RetentionPolicy
-from regelate.operations.expire import Expired, ExpiryTools, Undone, expire_snapshots, undo_expiry
-from regelate.operations.sweep import SweptTable, sweep_table
-from regelate.operations.upkeep import (
+from regelate.core.policy.policy import RetentionPolicy
+from regelate.operations.upkeep.cleaning import (
     DanglingRemoved,
     ManifestsRewritten,
     OrphansRemoved,
@@ -17,6 +15,8 @@ from regelate.operations.upkeep import (
     remove_orphan_files,
     rewrite_manifests,
 )
+from regelate.operations.upkeep.expire import Expired, ExpiryTools, Undone, expire_snapshots, undo_expiry
+from regelate.operations.upkeep.sweep import SweptTable, sweep_table
 from tests.simulation.scheduler import HOUR_MS, ActorClock
 from tests.simulation.session import IDENT, LIVES_SECONDS, Request, Session
 

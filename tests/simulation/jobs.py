@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from regelate.core.job import LIVE, JobRecord, JobState, Lease, Origin
+from regelate.core.jobs.job import LIVE, JobRecord, JobState, Lease, Origin
 from regelate.core.requests import CompactRequest
 from regelate.errors import RegelateError, Unavailable
 from regelate.operations import answers
-from regelate.operations.job_parts import Later, PartDone, run_part
-from regelate.operations.jobs import JobTools, submit
-from regelate.operations.leasing import Held
-from regelate.operations.pacing import Watcher
+from regelate.operations.compacting.pacing import Watcher
+from regelate.operations.jobs.jobs import JobTools, submit
+from regelate.operations.jobs.leasing import Held
+from regelate.operations.jobs.parts import Later, PartDone, run_part
 from tests.simulation.photograph import Broken
 from tests.simulation.scheduler import Actor, State
 from tests.simulation.service import Quiet, compaction

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from regelate.adapters.iceberg.ledger import FOLDER as LEDGER
+from regelate.adapters.iceberg.files.ledger import FOLDER as LEDGER
 from regelate.errors import RegelateError
-from regelate.operations.compact import CompactOutcome, Status
-from regelate.operations.sweep import SweptTable
-from regelate.operations.upkeep import DanglingRemoved, ManifestsRewritten, OrphansRemoved
+from regelate.operations.compacting.compact import CompactOutcome, Status
+from regelate.operations.upkeep.cleaning import DanglingRemoved, ManifestsRewritten, OrphansRemoved
+from regelate.operations.upkeep.sweep import SweptTable
 from regelate.operations.write import WriteResult
 from tests.simulation.jobs import LEASE_SECONDS
 from tests.simulation.photograph import Broken

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from regelate.adapters.iceberg import committer, head_contents, producer, reach
-from regelate.adapters.iceberg.ledger import RunLedger
-from regelate.core import conflict, plan
-from regelate.core.head import Head
-from regelate.core.ledger import LedgerEntry
-from regelate.core.quarantine import Quarantine
-from regelate.operations import compact, leasing, reclaim, sent, sweep, write
-from regelate.operations import upkeep as upkeep_operations
+from regelate.adapters.iceberg.cleanup import reach
+from regelate.adapters.iceberg.commit import committer, head_contents, producer
+from regelate.adapters.iceberg.files.ledger import RunLedger
+from regelate.core.planning import plan
+from regelate.core.running import conflict
+from regelate.core.table.head import Head
+from regelate.core.upkeep.ledger import LedgerEntry
+from regelate.core.upkeep.quarantine import Quarantine
+from regelate.operations import write
+from regelate.operations.committing import sent
+from regelate.operations.compacting import compact
+from regelate.operations.jobs import leasing
+from regelate.operations.upkeep import cleaning as upkeep_operations
+from regelate.operations.upkeep import reclaim, sweep
 from tests.simulation.undoing import (
     Mutation,
     always,

@@ -1,4 +1,4 @@
-"""What a reader of the specification sees in one snapshot. Written from the spec, not from `core/deletes.py`."""
+"""What a reader of the specification sees in one snapshot. Written from the spec, not from `core/table/deletes.py`."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from regelate.core.rewrite import NewDataFile
-from regelate.core.table import ColumnMetrics, Partition
+from regelate.core.running.rewrite import NewDataFile
+from regelate.core.table.table import ColumnMetrics, Partition
 
 ID, KEY, PART = 1, 2, 3
 FIRST_EXTRA = 4

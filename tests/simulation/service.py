@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from regelate.core.policy import GB, CompactionPolicy, PlacementPolicy, Verify
+from regelate.core.policy.policy import GB, CompactionPolicy, PlacementPolicy, Verify
 from regelate.core.requests import WriteMode
-from regelate.operations.compact import CompactCommand, CompactionTools, CompactOutcome, compact
+from regelate.operations.compacting.compact import CompactCommand, CompactionTools, CompactOutcome, compact
 from regelate.operations.write import CheckPolicy, WriteCommand, WriteResult, WriteTools, write
 from tests.simulation.auditor import ModelRows
 from tests.simulation.engine import SimEngine, SimKeyRewriter, SimRowWriter, by_partition

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.session import TableSession
-from regelate.core.policy import CompactionPolicy, RetentionPolicy
+from regelate.core.policy.policy import CompactionPolicy, RetentionPolicy
 from tests.simulation.engine import SimOutputs, no_footer
 
 if TYPE_CHECKING:

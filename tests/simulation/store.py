@@ -10,7 +10,7 @@ from typing import Any
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 
-from regelate.adapters.iceberg.store import CLOCK
+from regelate.adapters.iceberg.files.store import CLOCK
 from tests.simulation.scheduler import Actor, Scheduler
 from tests.simulation.weather import StorageFault, Weather
 

@@ -11,8 +11,8 @@ from unittest import mock
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID
 
-from regelate.core.commit import Outcome
-from regelate.core.table import DeleteContent
+from regelate.core.running.commit import Outcome
+from regelate.core.table.table import DeleteContent
 
 Patch = tuple[Any, str, Callable[[Any], Any]]
 """Where, which attribute, and how the shipped one is changed."""

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
-from regelate.operations.attempt import MAX_ATTEMPTS
+from regelate.operations.committing.attempt import MAX_ATTEMPTS
 from tests.simulation.scheduler import Actor
 
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from uuid import uuid4
 
-from regelate.core.results import StoredResult, result_key
+from regelate.core.query.results import StoredResult, result_key
 
 
 class FolderResults:

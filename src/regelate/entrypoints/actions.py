@@ -27,11 +27,10 @@ from regelate.core.answers import (
     WriteAnswer,
 )
 from regelate.core.requests import CompactRequest, MaintainRequest, QueryRequest
-from regelate.entrypoints.definition import table_definition
-from regelate.entrypoints.job_requests import JobCancel, JobStatus, Sweep
-from regelate.entrypoints.log import redacted, safe
-from regelate.entrypoints.request_base import NamespaceRequest, TableRequest
-from regelate.entrypoints.requests import (
+from regelate.entrypoints.api.definition import table_definition
+from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, Sweep
+from regelate.entrypoints.api.request_base import NamespaceRequest, TableRequest
+from regelate.entrypoints.api.requests import (
     AlterTable,
     AnyRequest,
     Compact,
@@ -50,7 +49,8 @@ from regelate.entrypoints.requests import (
     Write,
     asked,
 )
-from regelate.entrypoints.validation import validated
+from regelate.entrypoints.api.validation import validated
+from regelate.entrypoints.log import redacted, safe
 from regelate.errors import InvalidRequest
 from regelate.operations.table_stats import TableStatsAnswer
 from regelate.service.facade import Service

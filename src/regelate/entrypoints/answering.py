@@ -11,9 +11,9 @@ from typing import Any
 
 from regelate.core.answers import CompactAnswer, Status
 from regelate.entrypoints.actions import Caller, Payload, execute
+from regelate.entrypoints.api.requests import AnyRequest
+from regelate.entrypoints.api.responses import failed, succeeded
 from regelate.entrypoints.log import Subject, log_answer, speak_of, stack_of
-from regelate.entrypoints.requests import AnyRequest
-from regelate.entrypoints.responses import failed, succeeded
 from regelate.errors import InvalidRequest, InvariantViolated, RegelateError
 from regelate.service.facade import Provider, Service
 from regelate.settings import Settings

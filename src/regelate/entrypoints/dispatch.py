@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from regelate.entrypoints import http
 from regelate.entrypoints.actions import Caller, Payload, parse_request
 from regelate.entrypoints.answering import answer, new_request_id
-from regelate.entrypoints.envelope import Envelope, Event, caller_of, keyed, recognise, seconds_left
-from regelate.entrypoints.requests import AnyRequest
+from regelate.entrypoints.api.requests import AnyRequest
+from regelate.entrypoints.aws import http
+from regelate.entrypoints.aws.envelope import Envelope, Event, caller_of, keyed, recognise, seconds_left
 from regelate.service.facade import Provider, Service
 
 
@@ -25,7 +25,7 @@ def dispatch(
     """
     envelope, request = recognise(event)
     if envelope is Envelope.BATCH:
-        from regelate.entrypoints.batch import handle_batch  # the API's function never needs it
+        from regelate.entrypoints.aws.batch import handle_batch  # the API's function never needs it
 
         return handle_batch(request, context, provider, lambda body, name: _asked(body, name, context, provider))
     if envelope is Envelope.RULE:

@@ -23,11 +23,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from regelate.entrypoints.answering import new_request_id
-from regelate.entrypoints.body import drain, parse_body, read_body
+from regelate.entrypoints.api.responses import failed
+from regelate.entrypoints.aws.body import drain, parse_body, read_body
 from regelate.entrypoints.dispatch import dispatch
 from regelate.entrypoints.job_workers import DueJobs, JobWorkers
 from regelate.entrypoints.log import adopt_libraries, forget_subject, logger, redacted, stack_of
-from regelate.entrypoints.responses import failed
 from regelate.errors import InvalidRequest, NotAllowed, RegelateError
 from regelate.service.facade import Service
 

@@ -34,22 +34,22 @@ from regelate.core.answers import (
     answer_fields,
 )
 from regelate.core.answers import SweptTable as SweptTableAnswer
-from regelate.core.health import TableHealth
-from regelate.core.job import JobRecord
-from regelate.core.plan_report import LISTED_GROUPS, planned
-from regelate.core.ranking import Rank
-from regelate.core.schema import Column, TableDescription
-from regelate.core.selection import Reason
-from regelate.core.stats import iso_time
-from regelate.core.table import DataFile
+from regelate.core.jobs.job import JobRecord
+from regelate.core.jobs.ranking import Rank
+from regelate.core.planning.health import TableHealth
+from regelate.core.planning.plan_report import LISTED_GROUPS, planned
+from regelate.core.planning.selection import Reason
+from regelate.core.running.stats import iso_time
+from regelate.core.table.schema import Column, TableDescription
+from regelate.core.table.table import DataFile
 from regelate.errors import MAX_MESSAGE_CHARACTERS, RegelateError
-from regelate.operations.compaction import CompactOutcome
-from regelate.operations.expire import Expired, Undone
-from regelate.operations.fleet import FleetTable
-from regelate.operations.maintain import StepResult
-from regelate.operations.reclaim import Reclaimed
-from regelate.operations.sweep import Swept, SweptTable
-from regelate.operations.upkeep import DanglingRemoved, ManifestsRewritten, OrphansRemoved
+from regelate.operations.compacting.command import CompactOutcome
+from regelate.operations.upkeep.cleaning import DanglingRemoved, ManifestsRewritten, OrphansRemoved
+from regelate.operations.upkeep.expire import Expired, Undone
+from regelate.operations.upkeep.fleet import FleetTable
+from regelate.operations.upkeep.maintain import StepResult
+from regelate.operations.upkeep.reclaim import Reclaimed
+from regelate.operations.upkeep.sweep import Swept, SweptTable
 from regelate.operations.write import WriteResult
 
 SHOWN_CHARACTERS = 300

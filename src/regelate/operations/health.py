@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from regelate.core.health import TableHealth, assess
-from regelate.core.policy import CompactionPolicy
-from regelate.core.selection import Reason
-from regelate.core.table import DataFile
+from regelate.core.planning.health import TableHealth, assess
+from regelate.core.planning.selection import Reason
+from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.table.table import DataFile
 from regelate.ports.clock import Clock
 from regelate.ports.table import TableReader
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from regelate.core.measures import CompactionEnded, CompactionStarted
+from regelate.core.measures.measures import CompactionEnded, CompactionStarted
 from regelate.errors import InvalidRequest, NotAllowed, NotFound, RegelateError, Unsupported
 from regelate.ports.telemetry import Telemetry
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from regelate.core.answers import QueryAnswer, ResultColumn
-from regelate.core.predicate import (
+from regelate.core.query.predicate import (
     Aggregate,
     ColumnPath,
     Every,
@@ -20,7 +20,7 @@ from regelate.core.predicate import (
     parse_filter,
 )
 from regelate.core.requests import QueryRequest
-from regelate.core.schema import Column
+from regelate.core.table.schema import Column
 from regelate.errors import Unavailable
 from regelate.ports.clock import Clock
 from regelate.ports.query import QueryEngine, ResultStore, TableScan

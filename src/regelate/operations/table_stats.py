@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regelate.core.policy import CompactionPolicy
-from regelate.core.table import PartitionTotals
+from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.table.table import PartitionTotals
 from regelate.ports.table import TableReader
 
 LISTED_PARTITIONS = 100

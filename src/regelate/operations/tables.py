@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from regelate.core.schema import TableDefinition, TableDescription
+from regelate.core.table.schema import TableDefinition, TableDescription
 from regelate.ports.table import TableAdmin
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from regelate.core.commit import SnapshotChange
-from regelate.core.head import Head
-from regelate.core.plan import plan_compaction
-from regelate.core.policy import CompactionPolicy
+from regelate.core.planning.plan import plan_compaction
+from regelate.core.planning.trigger import check_is_due
+from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.requests import WriteMode
-from regelate.core.rewrite import NewDataFile
-from regelate.core.table import RUN_ID, FileScanTask, SnapshotEntry
-from regelate.core.trigger import check_is_due
+from regelate.core.running.commit import SnapshotChange
+from regelate.core.running.rewrite import NewDataFile
+from regelate.core.table.head import Head
+from regelate.core.table.table import RUN_ID, FileScanTask, SnapshotEntry
 from regelate.errors import Unsupported, keeps_files
-from regelate.operations.attempt import Attempted, attempt
+from regelate.operations.committing.attempt import Attempted, attempt
 from regelate.ports.clock import Clock
 from regelate.ports.commit import Committer
 from regelate.ports.engine import KeyRewriter

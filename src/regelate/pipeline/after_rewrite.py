@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from regelate.core.manifests import ManifestSummary, plan_manifest_rewrite
-from regelate.core.option_retention import resolve_orphan_age, resolve_retention
-from regelate.core.policy import CompactionPolicy
-from regelate.core.position_deletes import GRANULARITY_PROPERTY, dangling, mergeable
-from regelate.core.retention import plan_expiry
+from regelate.core.policy.option_retention import resolve_orphan_age, resolve_retention
+from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.table.position_deletes import GRANULARITY_PROPERTY, dangling, mergeable
+from regelate.core.upkeep.manifests import ManifestSummary, plan_manifest_rewrite
+from regelate.core.upkeep.retention import plan_expiry
 from regelate.pipeline.choose import PARTITIONS_PER_CALL, any_of, predicate
 from regelate.pipeline.neighbours import check_deletable
 from regelate.pipeline.orphans import remove_orphans

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from regelate.core.catalogs import KIND_IN_SPARK, CatalogKind
-from regelate.core.exit_codes import EXIT_CODES, USAGE
+from regelate.core.jobs.exit_codes import EXIT_CODES, USAGE
 from regelate.errors import InvalidRequest
 from regelate.pipeline.names import TableName
 from regelate.pipeline.session import Lake, Launch, Target, embedded_lake

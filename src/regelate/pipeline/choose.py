@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from regelate.core.partition_rule import PartitionRule, narrowed
-from regelate.core.plan import CompactionPlan, SkipReason, plan_compaction
-from regelate.core.policy import CompactionPolicy
-from regelate.core.selection import SELECTIONS
-from regelate.core.table import Partition, TableSnapshot
+from regelate.core.planning.partition_rule import PartitionRule, narrowed
+from regelate.core.planning.plan import CompactionPlan, SkipReason, plan_compaction
+from regelate.core.planning.selection import SELECTIONS
+from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.table.table import Partition, TableSnapshot
 from regelate.pipeline.specs import specs_of
 
 _SPARK_WOULD_TAKE = (

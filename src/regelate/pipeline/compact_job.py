@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from regelate.core.option_values import partition_filters, sort_fields
-from regelate.core.options import resolve_retention, resolve_verify
-from regelate.core.policy import Verify
-from regelate.core.spark_job import ZORDER, SparkRequest
+from regelate.core.jobs.spark_job import ZORDER, SparkRequest
+from regelate.core.policy.option_values import partition_filters, sort_fields
+from regelate.core.policy.options import resolve_retention, resolve_verify
+from regelate.core.policy.policy import Verify
 from regelate.pipeline.arguments import add_common, reader
 from regelate.pipeline.maintain import Job, maintain
 from regelate.pipeline.options import Layout, Rewrite, size_options

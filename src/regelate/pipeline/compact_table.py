@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from regelate.core.options import CompactionDefaults
-from regelate.core.policy import MB
+from regelate.core.policy.options import CompactionDefaults
+from regelate.core.policy.policy import MB
 from regelate.pipeline.arguments import Parser, add_common, add_proof, reader, whole
 from regelate.pipeline.maintain import Job, maintain
 from regelate.pipeline.options import Rewrite, size_options

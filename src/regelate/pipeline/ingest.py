@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from regelate.core.exit_codes import DONE
-from regelate.core.policy import MB
-from regelate.core.sizes import size_text
-from regelate.core.table import SnapshotEntry
+from regelate.core.jobs.exit_codes import DONE
+from regelate.core.policy.policy import MB
+from regelate.core.policy.sizes import size_text
+from regelate.core.table.table import SnapshotEntry
 from regelate.errors import RegelateError
 from regelate.pipeline.metadata import shows_head_alone
 from regelate.pipeline.names import TableName, quoted

@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regelate.core.policy import MB
+from regelate.core.policy.policy import MB
 from regelate.errors import InvalidRequest
 from regelate.pipeline.arguments import add_common, number, reader, whole
 from regelate.pipeline.events import EVENT_COLUMNS, Stream

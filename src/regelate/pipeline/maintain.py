@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from regelate.core.sizes import size_text
-from regelate.core.stats import CompactionStats
+from regelate.core.policy.sizes import size_text
+from regelate.core.running.stats import CompactionStats
 from regelate.pipeline.after_rewrite import decisions
 from regelate.pipeline.options import Rewrite
 from regelate.pipeline.proof import Impact, Proof, Prover

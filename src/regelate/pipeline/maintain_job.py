@@ -6,8 +6,8 @@ import argparse
 import re
 from typing import TYPE_CHECKING, Any
 
-from regelate.core.partition_rule import PartitionRule
-from regelate.core.policy import Selection, SortField
+from regelate.core.planning.partition_rule import PartitionRule
+from regelate.core.policy.policy import Selection, SortField
 from regelate.errors import InvalidRequest
 from regelate.pipeline.arguments import add_common, add_proof, number, pair, reader, whole
 from regelate.pipeline.maintain import ONLY_REWRITE, Job, maintain

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from regelate.core.impact import Fingerprint, QueryRuns, same_rows
+from regelate.core.measures.impact import Fingerprint, QueryRuns, same_rows
 from regelate.errors import InvalidRequest
 from regelate.pipeline.names import quoted
 from regelate.pipeline.spark_errors import spark_faults

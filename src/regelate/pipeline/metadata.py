@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regelate.core.census import Census
-from regelate.core.deletes import DeleteIndex
-from regelate.core.impact import FileMetrics, PartitionFiles
-from regelate.core.policy import CompactionPolicy
-from regelate.core.selection import Reason, check_partition_filters, classify
-from regelate.core.table import (
+from regelate.core.measures.impact import FileMetrics, PartitionFiles
+from regelate.core.planning.census import Census
+from regelate.core.planning.selection import Reason, check_partition_filters, classify
+from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.table.deletes import DeleteIndex
+from regelate.core.table.table import (
     MAIN_BRANCH,
     DataFile,
     DeleteContent,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from regelate.core.names import LOCATION_PROPERTIES
-from regelate.core.reachability import overlapping
+from regelate.core.table.names import LOCATION_PROPERTIES
+from regelate.core.upkeep.reachability import overlapping
 from regelate.errors import NotAllowed
 from regelate.pipeline.spark_errors import spark_faults
 from regelate.pipeline.tables import SparkTable

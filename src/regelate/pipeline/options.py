@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from regelate.core.option_values import MAX_INT, MAX_LONG, boolean, refused, whole
-from regelate.core.options import ICEBERG_OPTIONS, CompactionDefaults, resolve_policy
-from regelate.core.partition_rule import PartitionRule
-from regelate.core.policy import CompactionPolicy, SortField
+from regelate.core.planning.partition_rule import PartitionRule
+from regelate.core.policy.option_values import MAX_INT, MAX_LONG, boolean, refused, whole
+from regelate.core.policy.options import ICEBERG_OPTIONS, CompactionDefaults, resolve_policy
+from regelate.core.policy.policy import CompactionPolicy, SortField
 from regelate.core.requests import CompactRequest
 from regelate.pipeline.names import quoted
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from regelate.core.impact import (
+from regelate.core.measures.impact import (
     LISTED_PARTITIONS,
     Check,
     FileMetrics,
@@ -19,8 +19,8 @@ from regelate.core.impact import (
     noise_seconds,
     own_stretches,
 )
-from regelate.core.stats import CompactionStats
-from regelate.core.table import MAIN_BRANCH
+from regelate.core.running.stats import CompactionStats
+from regelate.core.table.table import MAIN_BRANCH
 from regelate.errors import InvalidRequest, InvariantViolated, RegelateError
 from regelate.pipeline.measure import Query, fingerprint
 from regelate.pipeline.metadata import shows_head_alone

@@ -13,10 +13,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regelate.core.exit_codes import DONE, FAILED, LATER, PARTIAL, USAGE
-from regelate.core.plan import CompactionPlan
-from regelate.core.plan_report import planned
-from regelate.core.stats import CompactionStats
+from regelate.core.jobs.exit_codes import DONE, FAILED, LATER, PARTIAL, USAGE
+from regelate.core.planning.plan import CompactionPlan
+from regelate.core.planning.plan_report import planned
+from regelate.core.running.stats import CompactionStats
 from regelate.errors import InvalidRequest, RegelateError
 from regelate.pipeline.spark_errors import spark_faults
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from regelate.core.engines import Engine
-from regelate.core.plan import CompactionPlan, PlanReason
-from regelate.core.policy import CompactionPolicy
-from regelate.core.sizes import size_text
-from regelate.core.stats import CompactionStats, PhaseSeconds
-from regelate.core.table import SnapshotEntry, TableSnapshot
+from regelate.core.planning.plan import CompactionPlan, PlanReason
+from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.policy.sizes import size_text
+from regelate.core.running.stats import CompactionStats, PhaseSeconds
+from regelate.core.table.table import SnapshotEntry, TableSnapshot
 from regelate.errors import InvalidRequest, RegelateError
 from regelate.pipeline.choose import Choice, choose
 from regelate.pipeline.options import Rewrite, policy_of, procedure_options, sort_argument, strategy_argument

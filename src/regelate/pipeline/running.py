@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from regelate.core.exit_codes import FAILED, INTERRUPTED
+from regelate.core.jobs.exit_codes import FAILED, INTERRUPTED
 from regelate.errors import RegelateError
 from regelate.pipeline.arguments import lake_of, launch_of
 from regelate.pipeline.names import TableName

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regelate.core.catalogs import CATALOGS, CatalogKind
-from regelate.core.storage import S3_PREFIXES
+from regelate.core.table.storage import S3_PREFIXES
 from regelate.errors import InvalidRequest, Unavailable
 from regelate.pipeline import sqlite_catalog
 

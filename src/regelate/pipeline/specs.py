@@ -1,6 +1,6 @@
 """Partitions of a table as Spark's metadata tables show them -> core partitions, and predicates that select them.
 
-A filter selects the same partitions as in the service (adapters/iceberg/partitions.py).
+A filter selects the same partitions as in the service (adapters/iceberg/metadata/partitions.py).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import quote_plus
 
-from regelate.core.partition_text import date_text, float_text, moment, value_text
-from regelate.core.table import Partition
-from regelate.core.time_ranges import ends_at_ms, partition_ends_at_ms
+from regelate.core.table.partition_text import date_text, float_text, moment, value_text
+from regelate.core.table.table import Partition
+from regelate.core.table.time_ranges import ends_at_ms, partition_ends_at_ms
 from regelate.pipeline.names import quoted
 from regelate.pipeline.sql import text
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from regelate.core.option_retention import RetentionDefaults
+from regelate.core.policy.option_retention import RetentionDefaults
 from regelate.errors import InvalidRequest, RegelateError
 from regelate.pipeline.result import Status, Step
 from regelate.pipeline.tables import SparkTable

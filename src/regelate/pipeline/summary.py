@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from regelate.core.impact import Check, PartitionFiles, QueryRuns, Verdict, noise_seconds
-from regelate.core.sizes import size_text
-from regelate.core.stats import CompactionStats
+from regelate.core.measures.impact import Check, PartitionFiles, QueryRuns, Verdict, noise_seconds
+from regelate.core.policy.sizes import size_text
+from regelate.core.running.stats import CompactionStats
 from regelate.pipeline.proof import Impact
 from regelate.pipeline.terminal import Terminal
 

@@ -6,10 +6,10 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from regelate.core.impact import FileMetrics
-from regelate.core.policy import CompactionPolicy
-from regelate.core.reachability import Place
-from regelate.core.table import SnapshotEntry, SnapshotRef, TableSnapshot
+from regelate.core.measures.impact import FileMetrics
+from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.table.table import SnapshotEntry, SnapshotRef, TableSnapshot
+from regelate.core.upkeep.reachability import Place
 from regelate.errors import NotFound
 from regelate.pipeline.metadata import (
     COLUMNS,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from regelate.core.commit import Change, CommitRefused, ExpiryChange, Outcome
-from regelate.core.conflict import CommitWindow
-from regelate.core.head import Head
-from regelate.core.manifests import ManifestSummary
-from regelate.core.plan import FileGroup
-from regelate.core.table import FileScanTask, TableSnapshot, TableTotals
+from regelate.core.planning.plan import FileGroup
+from regelate.core.running.commit import Change, CommitRefused, ExpiryChange, Outcome
+from regelate.core.running.conflict import CommitWindow
+from regelate.core.table.head import Head
+from regelate.core.table.table import FileScanTask, TableSnapshot, TableTotals
+from regelate.core.upkeep.manifests import ManifestSummary
 
 
 class HeadReader(Protocol):

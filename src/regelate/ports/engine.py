@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from regelate.core.group_view import GroupView
-from regelate.core.plan import FileGroup
-from regelate.core.policy import CompactionPolicy
-from regelate.core.rewrite import Fingerprint, NewDataFile, RewriteResult
-from regelate.core.schema import Column
-from regelate.core.table import FileScanTask
+from regelate.core.planning.plan import FileGroup
+from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.running.group_view import GroupView
+from regelate.core.running.rewrite import Fingerprint, NewDataFile, RewriteResult
+from regelate.core.table.schema import Column
+from regelate.core.table.table import FileScanTask
 
 
 class GroupViews(Protocol):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO, Protocol
 
-from regelate.core.commit import ExpiryChange
-from regelate.core.ledger import LedgerEntry, TableFacts
-from regelate.core.policy import SortField
-from regelate.core.quarantine import Quarantine, Restoration
-from regelate.core.reachability import StoredFile
-from regelate.core.rewrite import NewDataFile, OutputTarget
-from regelate.core.table import Partition
+from regelate.core.policy.policy import SortField
+from regelate.core.running.commit import ExpiryChange
+from regelate.core.running.rewrite import NewDataFile, OutputTarget
+from regelate.core.table.table import Partition
+from regelate.core.upkeep.ledger import LedgerEntry, TableFacts
+from regelate.core.upkeep.quarantine import Quarantine, Restoration
+from regelate.core.upkeep.reachability import StoredFile
 
 
 class RowWriter(Protocol):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from regelate.core.job import JobRecord, Lease
-from regelate.core.spark_job import SparkJobSpec, SparkRun
+from regelate.core.jobs.job import JobRecord, Lease
+from regelate.core.jobs.spark_job import SparkJobSpec, SparkRun
 
 
 class JobStore(Protocol):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from regelate.core.predicate import Predicate, StructuredQuery
-from regelate.core.results import StoredResult
-from regelate.core.schema import Column
-from regelate.core.table import FileScanTask
+from regelate.core.query.predicate import Predicate, StructuredQuery
+from regelate.core.query.results import StoredResult
+from regelate.core.table.schema import Column
+from regelate.core.table.table import FileScanTask
 from regelate.ports.engine import GroupViews
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from regelate.core.input_metrics import InputMetrics
-from regelate.core.plan import FileGroup
-from regelate.core.policy import CompactionPolicy
-from regelate.core.schema import TableDefinition, TableDescription
-from regelate.core.selection import Reason
-from regelate.core.table import DataFile, TableSnapshot
+from regelate.core.planning.plan import FileGroup
+from regelate.core.planning.selection import Reason
+from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.table.input_metrics import InputMetrics
+from regelate.core.table.schema import TableDefinition, TableDescription
+from regelate.core.table.table import DataFile, TableSnapshot
 
 
 class TableAdmin(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from regelate.core.measures import Occurrence
+from regelate.core.measures.measures import Occurrence
 
 
 class Telemetry(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regelate.core.sizes import size_text
+from regelate.core.policy.sizes import size_text
 
 Answer = Mapping[str, Any]
 _FULL, _PARTS = "█", " ▏▎▍▌▋▊▉"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from regelate.core.sizes import size_text
+from regelate.core.policy.sizes import size_text
 from regelate.report.frames import Frame, count_text, seconds_text
 
 Answer = Mapping[str, Any]

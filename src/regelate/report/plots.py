@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from regelate.core.sizes import size_text
+from regelate.core.policy.sizes import size_text
 from regelate.report.frames import Answer, occupied, plural, size_range
 
 if TYPE_CHECKING:

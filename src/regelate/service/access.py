@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from regelate.core.session_policy import Access, StorageSession, session_name, session_policy
+from regelate.core.access import Access, StorageSession, session_name, session_policy
 from regelate.tenancy import Address
 
 if TYPE_CHECKING:

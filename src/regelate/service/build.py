@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from regelate.adapters.clock import SystemClock
 from regelate.adapters.telemetry import ProcessTelemetry
-from regelate.core.policy import PlacementPolicy
-from regelate.operations.conducting import ConfiguredKnobs
+from regelate.core.policy.policy import PlacementPolicy
+from regelate.operations.compacting.conducting import ConfiguredKnobs
 from regelate.ports.clock import Clock
 from regelate.service.access import CatalogAccess, OpenCatalogs, StorageSessions
 from regelate.service.compaction_runs import CompactionPorts, CompactionRuns

@@ -8,10 +8,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from regelate.core.policy import PlacementPolicy
-from regelate.operations.compaction import CompactionTools
-from regelate.operations.conducting import How
-from regelate.operations.continuing import RanPart, RunPart, ran
+from regelate.core.policy.policy import PlacementPolicy
+from regelate.operations.compacting.command import CompactionTools
+from regelate.operations.compacting.conducting import How
+from regelate.operations.compacting.continuing import RanPart, RunPart, ran
 from regelate.ports.clock import Clock
 from regelate.ports.telemetry import Telemetry
 from regelate.service.engines import Engines
@@ -65,7 +65,7 @@ class CompactionRuns:
 
     def run(self, address: Address, part: RunPart, how: How, progress: Progress | None = None) -> RanPart:
         """Run a part and say what comes next. Errors: those of `operations.compact`."""
-        from regelate.operations.compact import compact
+        from regelate.operations.compacting.compact import compact
         from regelate.operations.observing import observed_compaction
 
         dry_run = part.request.dry_run

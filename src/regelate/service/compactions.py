@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from regelate.core.answers import CompactAnswer
-from regelate.core.policy import PlacementPolicy
+from regelate.core.policy.policy import PlacementPolicy
 from regelate.core.requests import CompactRequest
-from regelate.core.routing import Capabilities
+from regelate.core.running.routing import Capabilities
 from regelate.operations import answers
-from regelate.operations.conducting import (
+from regelate.operations.compacting.conducting import (
     CompactEnv,
     Delegated,
     How,

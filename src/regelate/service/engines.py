@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from regelate.core.placement import parallelism
-from regelate.core.policy import PlacementPolicy
+from regelate.core.policy.policy import PlacementPolicy
+from regelate.core.running.placement import parallelism
 
 if TYPE_CHECKING:
     from regelate.adapters.duckdb.copies import LocalCopies

@@ -7,18 +7,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from regelate.core.answers import SweepAnswer
-from regelate.core.job import JobRecord, Origin
-from regelate.core.measures import SweepEnded
-from regelate.core.names import SEPARATOR
-from regelate.core.ranking import RankingPolicy
+from regelate.core.jobs.job import JobRecord, Origin
+from regelate.core.jobs.ranking import RankingPolicy
+from regelate.core.measures.measures import SweepEnded
 from regelate.core.requests import CompactRequest
-from regelate.core.waves import usable_seconds
+from regelate.core.running.waves import usable_seconds
+from regelate.core.table.names import SEPARATOR
 from regelate.errors import NotAllowed, RegelateError
 from regelate.operations import answers
 from regelate.operations.allowance import Allowance
-from regelate.operations.continuing import RunPart
-from regelate.operations.fleet import FleetTable, submit_for_ill
+from regelate.operations.compacting.continuing import RunPart
 from regelate.operations.health import table_health
+from regelate.operations.upkeep.fleet import FleetTable, submit_for_ill
 from regelate.ports.clock import Clock
 from regelate.ports.telemetry import Telemetry
 from regelate.service.access import CatalogAccess
@@ -29,7 +29,7 @@ from regelate.service.table_sweeps import TableSweeps
 from regelate.tenancy import Address, Scope
 
 if TYPE_CHECKING:
-    from regelate.operations.sweep import Swept, SweptTable
+    from regelate.operations.upkeep.sweep import Swept, SweptTable
     from regelate.settings.models import SweepSettings
 
 
@@ -73,7 +73,7 @@ class Fleet:
         submitted after the last one, would not be, and what many snapshots may need is not looked up for longer.
         """
         from regelate.adapters.iceberg.admin import IcebergAdmin
-        from regelate.operations.sweep import SweepBudget, sweep
+        from regelate.operations.upkeep.sweep import SweepBudget, sweep
 
         limits, clock = self._limits, self._clock
         seconds = limits.max_seconds if time_budget_seconds is None else time_budget_seconds

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
+from regelate.core.access import Access
 from regelate.core.answers import TableHealthAnswer
-from regelate.core.measures import Assessed
-from regelate.core.session_policy import Access
+from regelate.core.measures.measures import Assessed
 from regelate.operations import answers
 from regelate.operations.table_stats import TableStatsAnswer, table_stats
 from regelate.ports.clock import Clock

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 from regelate.core.answers import JobAnswer
 from regelate.core.engines import HERE, Engine
-from regelate.core.job import JobRecord, Origin, lock_of
+from regelate.core.jobs.job import JobRecord, Origin, lock_of
 from regelate.core.requests import request_json
 from regelate.errors import InvalidRequest, NotFound
 from regelate.operations import answers
-from regelate.operations.continuing import RunPart
-from regelate.operations.jobs import cancel, give_up, live_job, look_after, running_job, submit
+from regelate.operations.compacting.continuing import RunPart
+from regelate.operations.jobs.jobs import cancel, give_up, live_job, look_after, running_job, submit
 from regelate.service.job_stores import JobStores
 from regelate.settings import CatalogSettings
 from regelate.tenancy import Address

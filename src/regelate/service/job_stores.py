@@ -6,9 +6,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regelate.core.timeouts import Timeouts
+from regelate.core.policy.timeouts import Timeouts
 from regelate.errors import Unsupported
-from regelate.operations.jobs import JobTools
+from regelate.operations.jobs.jobs import JobTools
 from regelate.ports.telemetry import Telemetry
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from regelate.core.option_retention import resolve_orphan_age, resolve_retention
-from regelate.core.options import Auto, CheckPolicy, resolve_check, resolve_policy
-from regelate.core.policy import CompactionPolicy, RetentionPolicy
+from regelate.core.policy.option_retention import resolve_orphan_age, resolve_retention
+from regelate.core.policy.options import Auto, CheckPolicy, resolve_check, resolve_policy
+from regelate.core.policy.policy import CompactionPolicy, RetentionPolicy
 from regelate.core.requests import CompactRequest
-from regelate.operations.compaction import CompactCommand
-from regelate.operations.conducting import ConfiguredKnobs, TableKnobs, command_of
-from regelate.operations.continuing import RunPart
+from regelate.operations.compacting.command import CompactCommand
+from regelate.operations.compacting.conducting import ConfiguredKnobs, TableKnobs, command_of
+from regelate.operations.compacting.continuing import RunPart
 from regelate.ports.clock import Clock
 
 if TYPE_CHECKING:

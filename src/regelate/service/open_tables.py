@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regelate.core.session_policy import Access
+from regelate.core.access import Access
 from regelate.service.access import CatalogAccess
 from regelate.tenancy import Address
 

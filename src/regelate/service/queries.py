@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from regelate.core.access import Access
 from regelate.core.answers import QueryAnswer
-from regelate.core.measures import Queried
+from regelate.core.measures.measures import Queried
 from regelate.core.requests import QueryRequest
-from regelate.core.session_policy import Access
 from regelate.ports.clock import Clock
 from regelate.ports.telemetry import Telemetry
 from regelate.service.engines import Engines

@@ -7,10 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regelate.core.timeouts import Timeouts
+from regelate.core.policy.timeouts import Timeouts
 
 if TYPE_CHECKING:
-    from regelate.core.results import StoredResult
+    from regelate.core.query.results import StoredResult
     from regelate.ports.query import ResultStore
     from regelate.settings import ResultSettings
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regelate.core.engines import Engine
-from regelate.core.routing import no_spark
+from regelate.core.running.routing import no_spark
 from regelate.service.job_stores import JobStores
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from regelate.core.answers import CompactAnswer
-from regelate.core.job import JobRecord
-from regelate.core.measures import Compacted, JobGivenUp
-from regelate.core.routing import no_spark
-from regelate.core.stats import iso_time
+from regelate.core.jobs.job import JobRecord
+from regelate.core.measures.measures import Compacted, JobGivenUp
+from regelate.core.running.routing import no_spark
+from regelate.core.running.stats import iso_time
 from regelate.errors import Unsupported
-from regelate.operations.delegating import Patience, spark_part
-from regelate.operations.job_parts import Elsewhere, PartDone
+from regelate.operations.jobs.delegating import Patience, spark_part
+from regelate.operations.jobs.parts import Elsewhere, PartDone
 from regelate.ports.clock import Clock
 from regelate.ports.telemetry import Telemetry
 from regelate.service.job_stores import JobStores
@@ -82,8 +82,8 @@ class SparkRuns:
         self._telemetry.tell(Compacted.of(record.ident, answer.stats, (), at_ms=self._clock.now_ms()))
         if not record.request.expire_snapshots:
             return answer
-        from regelate.operations.expire import ExpiryTools, expire_after_commit
-        from regelate.operations.rewriting import as_error
+        from regelate.operations.compacting.rewriting import as_error
+        from regelate.operations.upkeep.expire import ExpiryTools, expire_after_commit
 
         address = Address(tenant_id=record.tenant_id, catalog=record.catalog, ident=record.ident, table=record.table)
         try:

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regelate.core.access import spark_policy
 from regelate.core.catalogs import CatalogKind
 from regelate.core.engines import Engine
-from regelate.core.job import JobRecord
-from regelate.core.session_policy import spark_policy
-from regelate.core.spark_job import SparkJobSpec, SparkRequest, in_spark_sql
+from regelate.core.jobs.job import JobRecord
+from regelate.core.jobs.spark_job import SparkJobSpec, SparkRequest, in_spark_sql
 from regelate.errors import Unsupported
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from regelate.tenancy import Address
 
 if TYPE_CHECKING:
     from regelate.adapters.iceberg.session import TableSession
-    from regelate.operations.sweep import SweptTable
+    from regelate.operations.upkeep.sweep import SweptTable
 
 
 class TableSweeps:
@@ -20,7 +20,7 @@ class TableSweeps:
 
     def sweep(self, session: TableSession, allowance: Allowance, address: Address, *, dry_run: bool) -> SweptTable:
         """Sweep one loaded table for as long as the allowance lasts; what went wrong is in the result."""
-        from regelate.operations.sweep import sweep_table
+        from regelate.operations.upkeep.sweep import sweep_table
 
         return sweep_table(
             address.ident,

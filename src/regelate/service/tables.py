@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from regelate.core.access import Access
 from regelate.core.answers import (
     AlterTableAnswer,
     CreateTableAnswer,
@@ -12,8 +13,7 @@ from regelate.core.answers import (
     DropTableAnswer,
     ListTablesAnswer,
 )
-from regelate.core.schema import TableDefinition
-from regelate.core.session_policy import Access
+from regelate.core.table.schema import TableDefinition
 from regelate.operations import answers
 from regelate.service.access import CatalogAccess
 from regelate.service.knobs import Knobs

@@ -47,7 +47,7 @@ class Upkeep:
         grace_hours: float | None,
         dry_run: bool,
     ) -> ExpireSnapshotsAnswer:
-        from regelate.operations.expire import ExpiryTools, expire_snapshots
+        from regelate.operations.upkeep.expire import ExpiryTools, expire_snapshots
 
         with self._tables.open(address) as session:
             policy = self._knobs.retention(session, retention_hours, keep=min_snapshots_to_keep, grace=grace_hours)
@@ -56,7 +56,7 @@ class Upkeep:
             return answers.expired(found)
 
     def undo_expiry(self, address: Address, undo_id: str) -> ExpireSnapshotsAnswer:
-        from regelate.operations.expire import ExpiryTools, undo_expiry
+        from regelate.operations.upkeep.expire import ExpiryTools, undo_expiry
 
         with self._tables.open(address) as session:
             tools = ExpiryTools(committer=session.committer, reclaimer=session.reclaimer, clock=self._clock)
@@ -65,7 +65,7 @@ class Upkeep:
     def remove_orphan_files(
         self, address: Address, *, older_than_hours: float | None, dry_run: bool
     ) -> RemoveOrphanFilesAnswer:
-        from regelate.operations.upkeep import remove_orphan_files
+        from regelate.operations.upkeep.cleaning import remove_orphan_files
 
         older_than_ms = self._knobs.orphan_age_ms(older_than_hours)
         with self._tables.open(address) as session:
@@ -73,7 +73,7 @@ class Upkeep:
             return answers.orphans_removed(found)
 
     def rewrite_manifests(self, address: Address, *, dry_run: bool) -> RewriteManifestsAnswer:
-        from regelate.operations.upkeep import rewrite_manifests
+        from regelate.operations.upkeep.cleaning import rewrite_manifests
 
         with self._tables.open(address) as session:
             found = rewrite_manifests(
@@ -87,7 +87,7 @@ class Upkeep:
 
     def remove_dangling_deletes(self, address: Address, *, dry_run: bool) -> DanglingDeletesAnswer:
         """Take delete files out of the table that apply to no data file any more."""
-        from regelate.operations.upkeep import remove_dangling_deletes
+        from regelate.operations.upkeep.cleaning import remove_dangling_deletes
 
         with self._tables.open(address) as session:
             run_id = uuid.uuid4().hex
@@ -105,7 +105,7 @@ class Upkeep:
 
     def maintain(self, address: Address, request: MaintainRequest) -> MaintainAnswer:
         """Run the wanted steps, all by default; each loads the table anew."""
-        from regelate.operations.maintain import Work, maintain
+        from regelate.operations.upkeep.maintain import Work, maintain
 
         self._knobs.orphan_age_ms(request.older_than_hours)  # refused before anything is done
         with self._tables.open(address) as session:

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from regelate.core.job import JobRecord
-from regelate.core.policy import PlacementPolicy
-from regelate.core.routing import Capabilities
-from regelate.core.waves import MOST_RESERVE_SECONDS
+from regelate.core.jobs.job import JobRecord
+from regelate.core.policy.policy import PlacementPolicy
+from regelate.core.running.routing import Capabilities
+from regelate.core.running.waves import MOST_RESERVE_SECONDS
 from regelate.errors import Unavailable
 from regelate.operations import answers
-from regelate.operations.conducting import How, Left, part_of, run_or_leave
-from regelate.operations.job_parts import MAX_STORED_WARNINGS, Elsewhere, Later, PartDone, run_part
-from regelate.operations.pacing import Pacing, Watcher
+from regelate.operations.compacting.conducting import How, Left, part_of, run_or_leave
+from regelate.operations.compacting.pacing import Pacing, Watcher
+from regelate.operations.jobs.parts import MAX_STORED_WARNINGS, Elsewhere, Later, PartDone, run_part
 from regelate.ports.clock import Clock
 from regelate.service.compaction_runs import CompactionRuns
 from regelate.service.job_stores import JobStores

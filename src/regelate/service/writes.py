@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from regelate.core.answers import WriteAnswer
-from regelate.core.job import Origin
-from regelate.core.measures import Wrote
-from regelate.core.options import Auto
+from regelate.core.jobs.job import Origin
+from regelate.core.measures.measures import Wrote
+from regelate.core.policy.options import Auto
 from regelate.core.requests import CompactRequest, WriteMode
 from regelate.errors import RegelateError
 from regelate.operations import answers
-from regelate.operations.conducting import run_id_of
-from regelate.operations.continuing import RunPart
+from regelate.operations.compacting.conducting import run_id_of
+from regelate.operations.compacting.continuing import RunPart
 from regelate.ports.clock import Clock
 from regelate.ports.telemetry import Telemetry
 from regelate.service.compactions import Compactions

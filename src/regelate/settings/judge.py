@@ -9,10 +9,10 @@ from typing import Any, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from regelate.core import names
+from regelate.core.access import MAX_POLICY_CHARACTERS, Access, session_policy, spark_policy
 from regelate.core.engines import HERE
-from regelate.core.session_policy import MAX_POLICY_CHARACTERS, Access, session_policy, spark_policy
-from regelate.core.spark_job import MAX_RUN_NAME
+from regelate.core.jobs.spark_job import MAX_RUN_NAME
+from regelate.core.table import names
 from regelate.errors import InvalidRequest
 from regelate.settings.models import ANY_TENANT, Configuration
 

@@ -11,9 +11,9 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from regelate.core.catalogs import CATALOGS, OPENED_HERE, CatalogKind
 from regelate.core.engines import Engine
-from regelate.core.options import Auto, CheckPolicy, CompactionDefaults, RetentionDefaults
-from regelate.core.policy import GB, MAX_TARGET_BYTES, MB, PlacementPolicy, Verify
-from regelate.core.timeouts import Timeouts
+from regelate.core.policy.options import Auto, CheckPolicy, CompactionDefaults, RetentionDefaults
+from regelate.core.policy.policy import GB, MAX_TARGET_BYTES, MB, PlacementPolicy, Verify
+from regelate.core.policy.timeouts import Timeouts
 from regelate.errors import NotFound, RegelateError
 from regelate.settings.machine import available_memory_bytes, available_processors
 from regelate.settings.section import OneOf, Positive, Section

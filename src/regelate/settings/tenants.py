@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from regelate.core.policy import MB
+from regelate.core.policy.policy import MB
 from regelate.settings.section import Positive, Section
 
 Seconds = Annotated[float, Field(gt=0, le=900)]

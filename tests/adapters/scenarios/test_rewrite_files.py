@@ -11,14 +11,14 @@ import pytest
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.table import Table
 
-from regelate.adapters.iceberg.committer import IcebergCommitter
+from regelate.adapters.iceberg.commit.committer import IcebergCommitter
 from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.core.commit import SnapshotChange
-from regelate.core.plan import FileGroup
-from regelate.core.rewrite import NewDataFile
-from regelate.core.table import ColumnMetrics, Partition
+from regelate.core.planning.plan import FileGroup
+from regelate.core.running.commit import SnapshotChange
+from regelate.core.running.rewrite import NewDataFile
+from regelate.core.table.table import ColumnMetrics, Partition
 from regelate.errors import InvariantViolated
-from regelate.operations.compact import CompactionTools
+from regelate.operations.compacting.compact import CompactionTools
 from tests.adapters.scenarios.scene import BY_P, SCHEMA, batch, head_entries, ids, of, paths, refused, snapshots, then
 from tests.deletes_writer import add_equality_deletes, add_position_deletes
 from tests.iceberg_tables import (

@@ -12,8 +12,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from regelate.adapters.aws.aws_errors import storage_fault
-from regelate.core.results import CONTENT_TYPE, StoredResult, result_key
-from regelate.core.timeouts import Timeouts
+from regelate.core.policy.timeouts import Timeouts
+from regelate.core.query.results import CONTENT_TYPE, StoredResult, result_key
 
 
 def s3_client(timeouts: Timeouts) -> Any:

@@ -12,8 +12,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from regelate.adapters.aws.aws_errors import storage_fault
-from regelate.core.session_policy import StorageSession
-from regelate.core.timeouts import Timeouts
+from regelate.core.access import StorageSession
+from regelate.core.policy.timeouts import Timeouts
 
 SESSIONS_KEPT = 256
 LOCKS = 32

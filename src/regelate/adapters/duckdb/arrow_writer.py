@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from regelate.core.schema import Column
+from regelate.core.table.schema import Column
 
 BATCH_ROWS = 65_536
 _TYPES = {

@@ -16,8 +16,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from regelate.adapters.duckdb.inputs import local_file
-from regelate.core.plan import FileGroup
-from regelate.core.table import DeleteContent, DeleteFile, FileScanTask
+from regelate.core.planning.plan import FileGroup
+from regelate.core.table.table import DeleteContent, DeleteFile, FileScanTask
 from regelate.errors import DataUnavailable, RegelateError, Unavailable
 
 Fetch = Callable[[str, Path, int], None]

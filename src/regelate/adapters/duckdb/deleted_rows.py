@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import duckdb
 
 from regelate.adapters.duckdb.sql import file_name, identifier, key_value, literal, scans, view_column
-from regelate.core.group_view import GroupView
-from regelate.core.plan import FileGroup
-from regelate.core.schema import Column
-from regelate.core.table import DeleteContent, DeleteFile
+from regelate.core.planning.plan import FileGroup
+from regelate.core.running.group_view import GroupView
+from regelate.core.table.schema import Column
+from regelate.core.table.table import DeleteContent, DeleteFile
 from regelate.errors import Unsupported
 from regelate.ports.engine import GroupViews
 

@@ -9,7 +9,7 @@ import duckdb
 
 from regelate.adapters.duckdb.session import exhausted
 from regelate.adapters.duckdb.sql import file_name
-from regelate.core.table import FileScanTask
+from regelate.core.table.table import FileScanTask
 from regelate.errors import DataUnavailable, InvariantViolated, RegelateError, Unavailable, Unsupported
 
 OUR_OWN = (

@@ -25,13 +25,13 @@ from regelate.adapters.duckdb.secrets import use_store
 from regelate.adapters.duckdb.session import exhausted
 from regelate.adapters.duckdb.writer import write_rows
 from regelate.core.engines import DUCKDB_COST
-from regelate.core.plan import FileGroup
-from regelate.core.policy import CompactionPolicy, Strategy
-from regelate.core.rewrite import Fingerprint, OutputTarget, RewriteResult
-from regelate.core.schema import Column
-from regelate.core.slices import Slice, group_start, split
-from regelate.core.storage import ObjectStoreAccess
-from regelate.core.table import DeleteContent
+from regelate.core.planning.plan import FileGroup
+from regelate.core.policy.policy import CompactionPolicy, Strategy
+from regelate.core.running.rewrite import Fingerprint, OutputTarget, RewriteResult
+from regelate.core.running.slices import Slice, group_start, split
+from regelate.core.table.schema import Column
+from regelate.core.table.storage import ObjectStoreAccess
+from regelate.core.table.table import DeleteContent
 from regelate.errors import Unavailable
 from regelate.ports.engine import GroupViews, Progress
 from regelate.ports.files import OutputFiles

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from regelate.adapters.duckdb.sql import identifier, select_slice
-from regelate.core.rewrite import Fingerprint
-from regelate.core.schema import Column
-from regelate.core.slices import Slice
+from regelate.core.running.rewrite import Fingerprint
+from regelate.core.running.slices import Slice
+from regelate.core.table.schema import Column
 from regelate.errors import Unavailable
 from regelate.ports.engine import GroupViews
 

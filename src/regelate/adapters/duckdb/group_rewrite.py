@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from regelate.core.plan import FileGroup
-from regelate.core.rewrite import NewDataFile, RewriteResult
-from regelate.core.table import FileScanTask
+from regelate.core.planning.plan import FileGroup
+from regelate.core.running.rewrite import NewDataFile, RewriteResult
+from regelate.core.table.table import FileScanTask
 
 
 @dataclass

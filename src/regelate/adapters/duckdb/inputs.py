@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import duckdb
 
 from regelate.adapters.duckdb.checksums import chunks_of, damaged_column
-from regelate.core.table import FileScanTask
+from regelate.core.table.table import FileScanTask
 from regelate.errors import DataUnavailable
 
 

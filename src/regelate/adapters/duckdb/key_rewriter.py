@@ -14,11 +14,11 @@ from regelate.adapters.duckdb.duckdb_errors import reading_fault
 from regelate.adapters.duckdb.inputs import check_checksums, wrong_size
 from regelate.adapters.duckdb.writer import write_rows
 from regelate.core.engines import DUCKDB_COST
-from regelate.core.group_view import GroupView
-from regelate.core.plan import FileGroup
-from regelate.core.rewrite import NewDataFile
-from regelate.core.schema import Column
-from regelate.core.table import FileScanTask, Partition
+from regelate.core.planning.plan import FileGroup
+from regelate.core.running.group_view import GroupView
+from regelate.core.running.rewrite import NewDataFile
+from regelate.core.table.schema import Column
+from regelate.core.table.table import FileScanTask, Partition
 from regelate.errors import InvariantViolated
 from regelate.ports.engine import GroupViews
 from regelate.ports.files import OutputFiles

@@ -16,10 +16,19 @@ from regelate.adapters.duckdb.encode import ResultColumn
 from regelate.adapters.duckdb.sandbox import Deadline, guard, lock, query_fault
 from regelate.adapters.duckdb.session import EXTENSIONS, LOCAL_EXTENSIONS, open_session
 from regelate.adapters.duckdb.sql import identifier, select
-from regelate.core.group_view import GroupView
-from regelate.core.predicate import Aggregate, ColumnPath, Condition, Every, Op, Ordering, Predicate, StructuredQuery
-from regelate.core.storage import ObjectStoreAccess
-from regelate.core.table import FileScanTask
+from regelate.core.query.predicate import (
+    Aggregate,
+    ColumnPath,
+    Condition,
+    Every,
+    Op,
+    Ordering,
+    Predicate,
+    StructuredQuery,
+)
+from regelate.core.running.group_view import GroupView
+from regelate.core.table.storage import ObjectStoreAccess
+from regelate.core.table.table import FileScanTask
 from regelate.ports.engine import GroupViews
 
 TABLE = "t"

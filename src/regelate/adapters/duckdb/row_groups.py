@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import duckdb
 
 from regelate.adapters.duckdb.sql import MIN_ROW_GROUP_ROWS, file_name
-from regelate.core.table import FileScanTask
+from regelate.core.table.table import FileScanTask
 from regelate.errors import ResourceExhausted
 
 MOST_COMPRESSION = 256

@@ -23,7 +23,7 @@ import duckdb
 from regelate.adapters.duckdb.duckdb_errors import not_ours_to_read, reading_fault
 from regelate.adapters.duckdb.session import exhausted
 from regelate.adapters.duckdb.sql import literal
-from regelate.core.table import FileScanTask
+from regelate.core.table.table import FileScanTask
 from regelate.errors import InvalidRequest, InvariantViolated, RegelateError, Unavailable
 
 MAX_SQL_CHARACTERS = 100_000

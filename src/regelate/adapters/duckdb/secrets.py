@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 
 from regelate.adapters.duckdb.sql import literal
-from regelate.core.storage import S3_PREFIXES, ObjectStoreAccess
+from regelate.core.table.storage import S3_PREFIXES, ObjectStoreAccess
 from regelate.errors import Unavailable
 
 NAME = "regelate_store"

@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 
 from regelate.adapters.duckdb.secrets import use_store
-from regelate.core.storage import ObjectStoreAccess
+from regelate.core.table.storage import ObjectStoreAccess
 from regelate.errors import ResourceExhausted, Unavailable
 
 EXTENSIONS = ("avro", "httpfs", "iceberg")

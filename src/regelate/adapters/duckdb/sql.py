@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from regelate.core.group_view import GroupView, KeyDeletes, name_in_view
-from regelate.core.policy import SortField
-from regelate.core.schema import Column
-from regelate.core.slices import Slice
+from regelate.core.policy.policy import SortField
+from regelate.core.running.group_view import GroupView, KeyDeletes, name_in_view
+from regelate.core.running.slices import Slice
+from regelate.core.table.schema import Column
 from regelate.errors import InvalidRequest
 
 MIN_ROW_GROUP_ROWS = 16_384

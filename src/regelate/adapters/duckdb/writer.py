@@ -8,7 +8,7 @@ import duckdb
 
 from regelate.adapters.duckdb import sql
 from regelate.adapters.duckdb.arrow_writer import needs_arrow, write_with_arrow
-from regelate.core.schema import Column
+from regelate.core.table.schema import Column
 
 
 def write_rows(

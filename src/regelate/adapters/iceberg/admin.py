@@ -12,15 +12,15 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 from regelate.adapters.iceberg.catalogs import open_table
-from regelate.adapters.iceberg.neighbours import Neighbours
+from regelate.adapters.iceberg.cleanup.neighbours import Neighbours
+from regelate.adapters.iceberg.metadata.snapshot import refs_of
+from regelate.adapters.iceberg.metadata.tasks import check_metadata
 from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults
-from regelate.adapters.iceberg.schema import columns_of, same_columns, schema_of
-from regelate.adapters.iceberg.snapshot import refs_of
-from regelate.adapters.iceberg.spec import describe_order, describe_spec, order_of, spec_of
-from regelate.adapters.iceberg.table_properties import LOCATION, check_changes, check_new_table, gc_enabled
-from regelate.adapters.iceberg.tasks import check_metadata
-from regelate.core.names import split_ident
-from regelate.core.schema import TableDefinition, TableDescription
+from regelate.adapters.iceberg.tables.properties import LOCATION, check_changes, check_new_table, gc_enabled
+from regelate.adapters.iceberg.tables.schema import columns_of, same_columns, schema_of
+from regelate.adapters.iceberg.tables.spec import describe_order, describe_spec, order_of, spec_of
+from regelate.core.table.names import split_ident
+from regelate.core.table.schema import TableDefinition, TableDescription
 from regelate.errors import Conflict, NotAllowed, RegelateError
 
 WRITE_PROPERTIES: Mapping[str, str] = {
@@ -136,7 +136,10 @@ class IcebergAdmin:
             with catalog_faults():
                 self._catalog.drop_table(_identifier(ident))
             return
-        from regelate.adapters.iceberg.purge import FileList, delete_files  # with PyArrow, which names do not need
+        from regelate.adapters.iceberg.cleanup.purge import (  # with PyArrow, which names do not need
+            FileList,
+            delete_files,
+        )
 
         table = open_table(self._catalog, ident)
         if not gc_enabled(table.metadata.properties):

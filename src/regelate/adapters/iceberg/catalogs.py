@@ -23,7 +23,7 @@ from regelate.adapters.iceberg.metadata_files import let_remember
 from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults
 from regelate.adapters.iceberg.s3.settings import boto3_is_installed
 from regelate.core.catalogs import OPENED_HERE, CatalogKind, Commits
-from regelate.core.timeouts import Timeouts
+from regelate.core.policy.timeouts import Timeouts
 from regelate.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def limit_waiting() -> None:
 
 
 def _rest(name: str, properties: Mapping[str, Any]) -> RestCatalog:
-    from regelate.adapters.iceberg.rest_catalog import PatientRestCatalog
+    from regelate.adapters.iceberg.tables.rest_catalog import PatientRestCatalog
 
     return PatientRestCatalog(name, **properties)
 

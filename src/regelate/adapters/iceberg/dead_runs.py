@@ -14,17 +14,17 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
 from regelate.adapters.iceberg.catalogs import open_table
-from regelate.adapters.iceberg.ledger import FOLDER, FORMAT
+from regelate.adapters.iceberg.cleanup.neighbours import folders_of
+from regelate.adapters.iceberg.cleanup.reach import Spend, freely
+from regelate.adapters.iceberg.files.ledger import FOLDER, FORMAT
+from regelate.adapters.iceberg.files.store import ObjectStore, own_folders
 from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.adapters.iceberg.neighbours import folders_of
 from regelate.adapters.iceberg.pyiceberg_errors import storage_faults
-from regelate.adapters.iceberg.reach import Spend, freely
 from regelate.adapters.iceberg.s3.file_io import S3FileIO
 from regelate.adapters.iceberg.s3.settings import is_s3
-from regelate.adapters.iceberg.store import ObjectStore, own_folders
-from regelate.adapters.iceberg.table_properties import gc_enabled
-from regelate.core.ledger import LedgerEntry, TableFacts
-from regelate.core.reachability import StoredFile
+from regelate.adapters.iceberg.tables.properties import gc_enabled
+from regelate.core.upkeep.ledger import LedgerEntry, TableFacts
+from regelate.core.upkeep.reachability import StoredFile
 
 log = logging.getLogger(__name__)
 REQUESTS_AT_ONCE = 16

@@ -40,9 +40,9 @@ from pyiceberg.manifest import (
 from pyiceberg.typedef import Record
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from regelate.adapters.iceberg.byte_cache import ByteCache, ReachMemory
-from regelate.adapters.iceberg.manifest_schema import expanded, has_long_equality_ids
-from regelate.adapters.iceberg.packed_maps import OBJECT_BYTES, PackedMap, cut, spanning
+from regelate.adapters.iceberg.metadata.byte_cache import ByteCache, ReachMemory
+from regelate.adapters.iceberg.metadata.manifest_schema import expanded, has_long_equality_ids
+from regelate.adapters.iceberg.metadata.packed_maps import OBJECT_BYTES, PackedMap, cut, spanning
 from regelate.adapters.iceberg.pyiceberg_errors import storage_fault
 from regelate.errors import DataUnavailable, RegelateError
 

@@ -15,13 +15,13 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.utils.properties import property_as_int
 
-from regelate.adapters.iceberg.coerce import coerce_table
-from regelate.adapters.iceberg.encode import encode_records
+from regelate.adapters.iceberg.encoding.coerce import coerce_table
+from regelate.adapters.iceberg.encoding.encode import encode_records
+from regelate.adapters.iceberg.encoding.row_partitions import split_by_partition
+from regelate.adapters.iceberg.metadata.tasks import check_format, unsupported
 from regelate.adapters.iceberg.pyiceberg_errors import storage_faults
-from regelate.adapters.iceberg.row_partitions import split_by_partition
-from regelate.adapters.iceberg.schema import columns_of
-from regelate.adapters.iceberg.tasks import check_format, unsupported
-from regelate.core.rewrite import NewDataFile, OutputTarget
+from regelate.adapters.iceberg.tables.schema import columns_of
+from regelate.core.running.rewrite import NewDataFile, OutputTarget
 from regelate.errors import InvalidRequest
 from regelate.ports.files import OutputFiles
 

@@ -37,16 +37,16 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, UUIDType
 
+from regelate.adapters.iceberg.files.view import GroupViewWriter
 from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.adapters.iceberg.pruning import FilePruner
-from regelate.adapters.iceberg.schema import columns_of
-from regelate.adapters.iceberg.snapshot import snapshot_of
-from regelate.adapters.iceberg.tasks import Entries, check_format, check_readable
-from regelate.adapters.iceberg.view import GroupViewWriter
-from regelate.core.deletes import DeleteIndex
-from regelate.core.predicate import Condition, Every, Op, Predicate
-from regelate.core.schema import Column
-from regelate.core.table import DeleteContent, DeleteFile, FileScanTask, Partition
+from regelate.adapters.iceberg.metadata.pruning import FilePruner
+from regelate.adapters.iceberg.metadata.snapshot import snapshot_of
+from regelate.adapters.iceberg.metadata.tasks import Entries, check_format, check_readable
+from regelate.adapters.iceberg.tables.schema import columns_of
+from regelate.core.query.predicate import Condition, Every, Op, Predicate
+from regelate.core.table.deletes import DeleteIndex
+from regelate.core.table.schema import Column
+from regelate.core.table.table import DeleteContent, DeleteFile, FileScanTask, Partition
 from regelate.errors import NotFound, Unsupported
 
 ALL_ROWS = Every()

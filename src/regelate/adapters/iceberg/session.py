@@ -16,22 +16,22 @@ from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.transforms import IdentityTransform
 
 from regelate.adapters.iceberg.catalogs import open_table
-from regelate.adapters.iceberg.committer import IcebergCommitter
-from regelate.adapters.iceberg.inputs import TableInputs
-from regelate.adapters.iceberg.ledger import LONGEST_RUN_SECONDS, RunLedger
-from regelate.adapters.iceberg.manifest_writing import TARGET_SIZE, TARGET_SIZE_DEFAULT, whole
+from regelate.adapters.iceberg.cleanup.neighbours import Neighbours
+from regelate.adapters.iceberg.cleanup.orphans import TableOrphans
+from regelate.adapters.iceberg.cleanup.reclaim import SnapshotReclaimer
+from regelate.adapters.iceberg.commit.committer import IcebergCommitter
+from regelate.adapters.iceberg.commit.manifest_writing import TARGET_SIZE, TARGET_SIZE_DEFAULT, whole
+from regelate.adapters.iceberg.files.inputs import TableInputs
+from regelate.adapters.iceberg.files.ledger import LONGEST_RUN_SECONDS, RunLedger
+from regelate.adapters.iceberg.files.outputs import Annotate, TableOutputs, local_path
+from regelate.adapters.iceberg.files.store import own_folder
+from regelate.adapters.iceberg.files.view import GroupViewWriter
 from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.adapters.iceberg.neighbours import Neighbours
-from regelate.adapters.iceberg.orphans import TableOrphans
-from regelate.adapters.iceberg.outputs import Annotate, TableOutputs, local_path
-from regelate.adapters.iceberg.reclaim import SnapshotReclaimer
+from regelate.adapters.iceberg.metadata.snapshot import SnapshotReader
 from regelate.adapters.iceberg.s3.access import access_of
 from regelate.adapters.iceberg.s3.file_io import S3FileIO
-from regelate.adapters.iceberg.snapshot import SnapshotReader
-from regelate.adapters.iceberg.store import own_folder
-from regelate.adapters.iceberg.view import GroupViewWriter
-from regelate.core.policy import SortField
-from regelate.core.storage import ObjectStoreAccess
+from regelate.core.policy.policy import SortField
+from regelate.core.table.storage import ObjectStoreAccess
 from regelate.errors import RegelateError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from regelate.core.timeouts import Timeouts
+from regelate.core.policy.timeouts import Timeouts
 from regelate.errors import Unavailable
 
 READ_SECONDS = 10.0

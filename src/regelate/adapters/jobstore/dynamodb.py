@@ -19,8 +19,8 @@ from botocore.exceptions import ClientError
 
 from regelate.adapters.jobstore.aws import client_of, faults
 from regelate.adapters.jobstore.record_json import from_json, to_json
-from regelate.core.job import JobRecord, Lease
-from regelate.core.timeouts import Timeouts
+from regelate.core.jobs.job import JobRecord, Lease
+from regelate.core.policy.timeouts import Timeouts
 from regelate.errors import Unavailable
 
 TRIES = 8

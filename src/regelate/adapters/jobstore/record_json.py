@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 
 from regelate.core.engines import Engine
-from regelate.core.job import JobRecord, JobState, JobTotals, Origin
+from regelate.core.jobs.job import JobRecord, JobState, JobTotals, Origin
 from regelate.core.requests import CompactRequest, request_json, request_of_json
 from regelate.errors import InvariantViolated
 

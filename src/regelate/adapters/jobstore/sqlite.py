@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from regelate.adapters.jobstore.record_json import from_json, to_json
-from regelate.core.job import LIVE, JobRecord, Lease
+from regelate.core.jobs.job import LIVE, JobRecord, Lease
 from regelate.errors import Unavailable
 
 BUSY_SECONDS = 30.0

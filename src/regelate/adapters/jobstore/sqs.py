@@ -7,8 +7,8 @@ from hashlib import sha256
 from typing import Any
 
 from regelate.adapters.jobstore.aws import client_of, faults
-from regelate.core.job import JobRecord
-from regelate.core.timeouts import Timeouts
+from regelate.core.jobs.job import JobRecord
+from regelate.core.policy.timeouts import Timeouts
 
 MAX_POSTPONED_SECONDS = 43_000
 """SQS hides a message for twelve hours at most."""

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from regelate.adapters.parquet.thrift import BINARY, I32, STRUCT, TRUE, Malformed, Struct
-from regelate.core.schema import Column
+from regelate.core.table.schema import Column
 
 TYPE, TYPE_LENGTH, REPETITION, NAME, CHILDREN, CONVERTED, SCALE, PRECISION, FIELD_ID, LOGICAL = range(1, 11)
 """Fields of a SchemaElement (parquet.thrift)."""

@@ -14,7 +14,7 @@ from regelate.adapters.parquet.footer import read_footer, replace_footer
 from regelate.adapters.parquet.thrift import BINARY, LIST, STRUCT, Items, Malformed, Struct
 from regelate.adapters.parquet.thrift_reader import decode
 from regelate.adapters.parquet.thrift_writer import encode
-from regelate.core.schema import Column
+from regelate.core.table.schema import Column
 from regelate.errors import InvariantViolated
 
 SCHEMA, ROW_GROUPS, KEY_VALUES = 2, 4, 5

@@ -17,8 +17,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from regelate.core.spark_job import SparkJobSpec, SparkRun, SparkState, answered
-from regelate.core.timeouts import Timeouts
+from regelate.core.jobs.spark_job import SparkJobSpec, SparkRun, SparkState, answered
+from regelate.core.policy.timeouts import Timeouts
 from regelate.errors import Unavailable
 
 Pack = Callable[[Path], tuple[Path, ...]]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from regelate.core.spark_job import SparkJobSpec, SparkRun, SparkState, answered
+from regelate.core.jobs.spark_job import SparkJobSpec, SparkRun, SparkState, answered
 from regelate.errors import Unavailable
 
 TOLD_CHARACTERS = 500

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from regelate import __version__
-from regelate.core.measures import Compacted, Occurrence
+from regelate.core.measures.measures import Compacted, Occurrence
 
 if TYPE_CHECKING:
     from regelate.adapters.telemetry.prometheus import Prometheus

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
 
-from regelate.core.measures import Kind, Measurement, Metric, Occurrence, SweepEnded, measurements
+from regelate.core.measures.measures import Kind, Measurement, Metric, Occurrence, SweepEnded, measurements
 
 NAMESPACE = "regelate"
 SERVICE = "regelate"

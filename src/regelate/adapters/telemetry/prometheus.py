@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
-from regelate.core.measures import METRICS, Kind, Measurement, Metric, Occurrence, Unit, measurements
+from regelate.core.measures.measures import METRICS, Kind, Measurement, Metric, Occurrence, Unit, measurements
 
 Made = Counter | Gauge | Histogram
 _SUFFIXES = {Unit.BYTES: "bytes", Unit.SECONDS: "seconds"}

@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from regelate.core.answers.json import LEFT_OUT, Json
 from regelate.core.engines import Engine
-from regelate.core.job import JobState
-from regelate.core.stats import CompactionStats
+from regelate.core.jobs.job import JobState
+from regelate.core.running.stats import CompactionStats
 
 
 class Status(StrEnum):

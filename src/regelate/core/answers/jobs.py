@@ -9,8 +9,8 @@ from typing import Literal
 from regelate.core.answers.json import Json
 from regelate.core.answers.upkeep import ErrorDetail
 from regelate.core.engines import Engine
-from regelate.core.job import JobState, JobTotals, Origin
-from regelate.core.ranking import Rank
+from regelate.core.jobs.job import JobState, JobTotals, Origin
+from regelate.core.jobs.ranking import Rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from regelate.core.exit_codes import FAILED
-from regelate.core.sizes import size_text
+from regelate.core.jobs.exit_codes import FAILED
+from regelate.core.policy.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
 from regelate.entrypoints.cli.failures import Failed, exit_code, usage
@@ -267,7 +267,7 @@ def serve(args: argparse.Namespace) -> int:
 
 
 def invoke(args: argparse.Namespace) -> int:
-    from regelate.entrypoints.body import parse_body
+    from regelate.entrypoints.aws.body import parse_body
     from regelate.entrypoints.dispatch import Unserved, dispatch
 
     with opened(args.file) as source:
@@ -292,7 +292,7 @@ def _inner(answer: Answer) -> Answer:
 
 
 def demo(args: argparse.Namespace) -> int:
-    from regelate.entrypoints.demo import run_demo
+    from regelate.entrypoints.demo.healing import run_demo
 
     return run_demo(args.home, keep=args.keep, rows=args.rows, as_json=args.json)
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from regelate.entrypoints.actions import Caller, Payload, parse_request
 from regelate.entrypoints.answering import answer, new_request_id
+from regelate.entrypoints.api.requests import AnyRequest
 from regelate.entrypoints.cli.failures import refused
 from regelate.entrypoints.log import logger
-from regelate.entrypoints.requests import AnyRequest
 from regelate.service.facade import Service
 from regelate.tenancy import DEFAULT_NAMESPACE, Address
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from regelate.core.exit_codes import DONE, FAILED, LATER, PARTIAL, USAGE
+from regelate.core.jobs.exit_codes import DONE, FAILED, LATER, PARTIAL, USAGE
 from regelate.report.frames import printable
 
 _MOST_LINE_CHARACTERS = 600

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 from regelate.core.answers import answer_fields
 from regelate.core.engines import Engine
-from regelate.core.exit_codes import DONE, FAILED
-from regelate.core.job import LIVE
-from regelate.core.sizes import size_text
+from regelate.core.jobs.exit_codes import DONE, FAILED
+from regelate.core.jobs.job import LIVE
+from regelate.core.policy.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door
 from regelate.entrypoints.cli.failures import exit_code, usage

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from regelate.core.exit_codes import DONE, PARTIAL
-from regelate.core.sizes import size_text
+from regelate.core.jobs.exit_codes import DONE, PARTIAL
+from regelate.core.policy.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.commands import name_of, tell_undo, warn
 from regelate.entrypoints.cli.door import Answer, Door

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from regelate import __version__
-from regelate.core.exit_codes import EXIT_CODES, USAGE
-from regelate.core.policy import Selection, Verify
+from regelate.core.jobs.exit_codes import EXIT_CODES, USAGE
+from regelate.core.jobs.spark_job import STRATEGIES
+from regelate.core.policy.policy import Selection, Verify
 from regelate.core.requests import ENGINES_ASKED_FOR, WriteMode
-from regelate.core.spark_job import STRATEGIES
 from regelate.entrypoints.cli import texts
 
 EPILOG = f"""\

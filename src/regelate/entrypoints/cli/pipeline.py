@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from regelate.core.exit_codes import DONE
-from regelate.core.sizes import size_text
+from regelate.core.jobs.exit_codes import DONE
+from regelate.core.policy.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.failures import usage
 from regelate.pipeline.package import pack
@@ -30,6 +30,6 @@ def pipeline(args: argparse.Namespace) -> int:
 
 def demo_spark(args: argparse.Namespace) -> int:
     """Run the demo on Spark."""
-    from regelate.entrypoints.demo_spark import run_demo
+    from regelate.entrypoints.demo.spark import run_demo
 
     return run_demo(args.home, jars=args.jars, batches=args.batches, as_json=args.json)

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from regelate.core.exit_codes import USAGE
+from regelate.core.jobs.exit_codes import USAGE
 from regelate.entrypoints.cli.parser import make_parser
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regelate.core.exit_codes import DONE, FAILED
+from regelate.core.jobs.exit_codes import DONE, FAILED
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.failures import usage
 from regelate.report import documents, plots

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from regelate.core.exit_codes import FAILED
-from regelate.entrypoints.body import parse_body
+from regelate.core.jobs.exit_codes import FAILED
+from regelate.entrypoints.aws.body import parse_body
 from regelate.entrypoints.cli.failures import Failed, usage
 from regelate.errors import InvalidRequest
 

@@ -7,13 +7,13 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 
-from regelate.core.exit_codes import FAILED, INTERRUPTED
+from regelate.core.jobs.exit_codes import FAILED, INTERRUPTED
+from regelate.entrypoints.api.responses import failed
 from regelate.entrypoints.cli import commands, jobs, maintenance, pipeline, reporting, writing
 from regelate.entrypoints.cli.door import voice
 from regelate.entrypoints.cli.failures import BUG, Failed, refused
 from regelate.entrypoints.cli.screen import put_json
 from regelate.entrypoints.log import redacted
-from regelate.entrypoints.responses import failed
 from regelate.errors import RegelateError
 from regelate.report.frames import printable
 

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from regelate.core.exit_codes import PARTIAL
+from regelate.core.jobs.exit_codes import PARTIAL
 from regelate.core.requests import WriteMode
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Answer, Door

@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 
 from regelate.adapters.iceberg.s3.file_io import S3FileIO
 from regelate.adapters.iceberg.s3.settings import S3Settings, boto3_is_installed, is_s3
-from regelate.core.storage import ObjectStoreAccess
+from regelate.core.table.storage import ObjectStoreAccess
 from regelate.errors import Unavailable
 
 

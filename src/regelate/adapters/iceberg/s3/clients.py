@@ -13,7 +13,7 @@ from botocore.config import Config
 from botocore.credentials import Credentials, RefreshableCredentials
 
 from regelate.adapters.iceberg.s3.settings import S3Settings
-from regelate.core.storage import ObjectStoreAccess
+from regelate.core.table.storage import ObjectStoreAccess
 
 DEFAULT_REGION = "us-east-1"
 SESSION_NAME = "regelate"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
-from regelate.core.storage import S3_PREFIXES
-from regelate.core.timeouts import CONNECT_SECONDS
+from regelate.core.policy.timeouts import CONNECT_SECONDS
+from regelate.core.table.storage import S3_PREFIXES
 
 RETRY_SECONDS = "regelate.storage.retry-seconds"
 REQUEST_SECONDS = "regelate.storage.request-seconds"

@@ -1,0 +1,1 @@
+"""What nothing reaches any more: reachability, quarantine, orphans, purge."""

@@ -1,0 +1,1 @@
+"""Snapshots as written: the producer, manifests, the committer, expiry."""

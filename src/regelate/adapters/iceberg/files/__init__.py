@@ -1,0 +1,1 @@
+"""Data files: outputs, layouts of foreign files, group views, the ledger, the store."""

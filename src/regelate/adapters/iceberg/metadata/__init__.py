@@ -1,0 +1,1 @@
+"""Manifests and metadata as read: schemas, statistics, partitions, pruning, history."""

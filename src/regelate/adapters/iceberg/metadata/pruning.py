@@ -1,0 +1,143 @@
+"""Says from a manifest entry alone whether a data file may hold rows that match a filter."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from pyiceberg.expressions import (
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    GreaterThanOrEqual,
+    In,
+    LessThanOrEqual,
+    Reference,
+)
+from pyiceberg.expressions.parser import parse
+from pyiceberg.expressions.visitors import (
+    _InclusiveMetricsEvaluator,
+    bind,
+    expression_evaluator,
+    manifest_evaluator,
+)
+from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.types import DateType, IntegerType, LongType, StringType
+
+from regelate.adapters.iceberg.metadata.packed_maps import PackedMap, unpacked
+from regelate.adapters.iceberg.metadata.transforms import UNREADABLE, Projection
+from regelate.errors import InvalidRequest
+
+MAX_WHERE_CHARACTERS = 10_000
+MAX_WHERE_PARENTHESES = 100
+"""PyIceberg's parser takes time with the square of a text: `in` with 100,000 numbers takes minutes."""
+
+
+class FilePruner:
+    """Never wrongly says no; PyIceberg's own inclusive evaluators, one per partition spec.
+
+    Errors: InvalidRequest INVALID_FIELD when the text does not parse or names an unknown column.
+    """
+
+    def __init__(self, expression: BooleanExpression, metadata: TableMetadata, schema: Schema) -> None:
+        self._expression = expression
+        self._schema = schema
+        self._specs = metadata.specs()
+        self._metrics = _InclusiveMetricsEvaluator(schema, expression)
+        self._projections = lru_cache(maxsize=None)(self._projection)
+        self._partition_evaluators = lru_cache(maxsize=None)(self._partition_evaluator)
+        self._manifest_evaluators = lru_cache(maxsize=None)(self._manifest_evaluator)
+
+    @classmethod
+    def from_text(cls, text: str, metadata: TableMetadata) -> FilePruner:
+        """Parse an Iceberg row filter such as `day >= '2025-01-01' and id < 7`."""
+        schema = metadata.schema()
+        if len(text) > MAX_WHERE_CHARACTERS or text.count("(") > MAX_WHERE_PARENTHESES:
+            limits = f"{MAX_WHERE_CHARACTERS} characters and {MAX_WHERE_PARENTHESES} parentheses"
+            raise InvalidRequest("INVALID_FIELD", f"where: at most {limits} are read", field="where")
+        try:
+            expression = parse(text)
+        except Exception as error:
+            at = getattr(error, "loc", None)
+            where = f" near character {at}" if isinstance(at, int) else ""
+            raise InvalidRequest(
+                "INVALID_FIELD",
+                f"where: not an Iceberg row filter{where}; write for example: day >= '2025-01-01' and id < 7",
+                field="where",
+            ) from error
+        try:
+            bind(schema, expression, case_sensitive=True)
+            return cls(expression, metadata, schema)
+        except (ValueError, TypeError) as error:
+            reason = str(error).splitlines()[0][:200]
+            raise InvalidRequest("INVALID_FIELD", f"where: {reason}", field="where") from error
+
+    def manifest_may_match(self, manifest: ManifestFile) -> bool:
+        return isinstance(self._expression, AlwaysTrue) or _says(
+            self._manifest_evaluators(manifest.partition_spec_id), manifest
+        )
+
+    def may_match(self, native: DataFile) -> bool:
+        if isinstance(self._expression, AlwaysTrue):
+            return True
+        in_partition = _says(self._partition_evaluators(native.spec_id), native)
+        return in_partition and _says(self._metrics.eval, _with_maps(native))
+
+    def _projection(self, spec_id: int) -> BooleanExpression:
+        return Projection(self._schema, self._specs[spec_id], case_sensitive=True).project(self._expression)
+
+    def _partition_evaluator(self, spec_id: int):  # type: ignore[no-untyped-def]
+        partition_schema = Schema(*self._specs[spec_id].partition_type(self._schema).fields)
+        evaluate = expression_evaluator(partition_schema, self._projections(spec_id), case_sensitive=True)
+        return lambda native: evaluate(native.partition)
+
+    def _manifest_evaluator(self, spec_id: int):  # type: ignore[no-untyped-def]
+        return manifest_evaluator(self._specs[spec_id], self._schema, self._projections(spec_id), case_sensitive=True)
+
+
+def _says(evaluate: Callable[[Any], object], of: object) -> bool:
+    """Say whether a match is possible; where values or bounds cannot be read, it is."""
+    try:
+        return bool(evaluate(of))
+    except (*UNREADABLE, struct.error):
+        return True
+
+
+def _with_maps(native: DataFile) -> DataFile:
+    """Unpack the statistics of an entry once, for an evaluator that looks into them again and again."""
+    return DataFile(*(unpacked(value) if isinstance(value, PackedMap) else value for value in native._data))
+
+
+KEYS_BY_VALUE = 200
+"""PyIceberg's own limit for an `in` that its metrics evaluator still looks into."""
+
+
+def key_pruner(rows: object, key: Sequence[str], metadata: TableMetadata) -> FilePruner:
+    """Return a pruner for files that may hold one of the keys in `rows` (Arrow): by value, or by range when many.
+
+    Columns whose values no literal can stand for (floats: NaN) do not prune.
+    """
+    schema = metadata.schema()
+    expression: BooleanExpression = AlwaysTrue()
+    for name in key:
+        kind = schema.find_type(name)
+        if isinstance(kind, IntegerType | LongType | StringType | DateType):
+            values = rows[name].unique()  # type: ignore[index]
+            if isinstance(kind, DateType):
+                values = values.cast("int32")
+            found = [v for v in values.to_pylist() if v is not None]
+            expression = And(expression, _any_of(name, found))
+    return FilePruner(expression, metadata, schema)
+
+
+def _any_of(name: str, values: list[Any]) -> BooleanExpression:
+    if not values:
+        return AlwaysTrue()
+    if len(values) <= KEYS_BY_VALUE:
+        return In(term=Reference(name), literals=set(values))
+    low = GreaterThanOrEqual(term=Reference(name), value=min(values))
+    return And(low, LessThanOrEqual(term=Reference(name), value=max(values)))

@@ -1,0 +1,240 @@
+"""Reads one table at one snapshot by streaming its manifests: candidates are kept, healthy files are only counted."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import NestedField, StructType
+
+from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.adapters.iceberg.metadata.pruning import FilePruner
+from regelate.adapters.iceberg.metadata.tasks import Entries, check_format, check_readable, column_metrics
+from regelate.adapters.iceberg.tables.schema import columns_of
+from regelate.core.planning.census import Census
+from regelate.core.planning.plan import FileGroup
+from regelate.core.planning.selection import Reason, check_partition_filters, classify
+from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.table.deletes import DeleteIndex
+from regelate.core.table.input_metrics import InputMetrics
+from regelate.core.table.schema import Column
+from regelate.core.table.table import (
+    MAIN_BRANCH,
+    DataFile,
+    DeleteFile,
+    FileScanTask,
+    RefKind,
+    SnapshotEntry,
+    SnapshotRef,
+    TableSnapshot,
+)
+from regelate.errors import InvalidRequest, NotFound, Unavailable
+
+
+class SnapshotReader:
+    """Reads metadata of one loaded table; never a data file.
+
+    Errors: NotFound SNAPSHOT_NOT_FOUND; Unsupported UNSUPPORTED_TABLE; DataUnavailable METADATA_CORRUPT; Unavailable
+    TIME_CAP_EXCEEDED when a deadline (of `time.monotonic`) passes between two manifests.
+    """
+
+    def __init__(self, table: Table, manifests: ManifestReader) -> None:
+        self._table = table
+        self._manifests = manifests
+
+    def properties(self) -> Mapping[str, str]:
+        return self._table.metadata.properties
+
+    def read(
+        self, policy: CompactionPolicy, *, snapshot_id: int | None = None, deadline: float | None = None
+    ) -> TableSnapshot:
+        """Return the table at its head, or at the given snapshot, with the candidates that the policy selects."""
+        metadata = self._table.metadata
+        check_format(metadata)
+        _check_sort_order(policy, metadata)
+        pruner = _pruner(policy, metadata)
+        snapshot = snapshot_of(metadata, snapshot_id)
+        census = Census(policy, timestamps(metadata))
+        if snapshot is None:
+            return self._value(metadata, None, census, (), ())
+        manifests = self._manifests.manifests(self._table.io, snapshot.manifest_list)
+        entries = Entries(metadata, self._table.io, self._manifests)
+        deletes = entries.delete_files(manifests)
+        census.index = DeleteIndex(deletes)
+        for _, task, reason in self._classified(policy, pruner, manifests, entries, census.index, deadline):
+            census.count(task, reason)
+        check_partition_filters(tuple(census.partitions), policy)
+        census.count_deletes(deletes)
+        return self._value(metadata, snapshot, census, manifests, deletes)
+
+    def explain(self, policy: CompactionPolicy) -> Iterator[tuple[DataFile, Reason]]:
+        """Stream one reason per live data file; nothing is kept."""
+        metadata = self._table.metadata
+        check_format(metadata)
+        pruner = _pruner(policy, metadata)
+        snapshot = metadata.current_snapshot()
+        if snapshot is None:
+            return
+        manifests = self._manifests.manifests(self._table.io, snapshot.manifest_list)
+        entries = Entries(metadata, self._table.io, self._manifests)
+        index = DeleteIndex(entries.delete_files(manifests))
+        for _, task, reason in self._classified(policy, pruner, manifests, entries, index, None):
+            yield task.data_file, reason
+
+    def input_metrics(self, snapshot: TableSnapshot, groups: Sequence[FileGroup]) -> dict[int, InputMetrics]:
+        """Read what the manifests of a snapshot say of the columns of planned files; by the index of their group."""
+        found = {group.index: InputMetrics(snapshot.column_types) for group in groups}
+        wanted: dict[str, dict[str, InputMetrics]] = defaultdict(dict)
+        for group in groups:
+            for task in group.tasks:
+                wanted[task.data_file.manifest_path][task.data_file.path] = found[group.index]
+        planned = snapshot_of(self._table.metadata, snapshot.snapshot_id)
+        listed = self._manifests.manifests(self._table.io, planned.manifest_list) if planned else ()
+        for manifest in (m for m in listed if m.manifest_path in wanted):
+            of_files = wanted[manifest.manifest_path]
+            for entry in self._manifests.entries(self._table.io, manifest):
+                group_metrics = of_files.get(entry.data_file.file_path)
+                if group_metrics is not None:
+                    group_metrics.add(column_metrics(entry), entry.data_file.record_count)
+        return found
+
+    def _classified(
+        self,
+        policy: CompactionPolicy,
+        pruner: FilePruner | None,
+        manifests: tuple[ManifestFile, ...],
+        entries: Entries,
+        index: DeleteIndex,
+        deadline: float | None,
+    ) -> Iterator[tuple[ManifestEntry, FileScanTask, Reason]]:
+        for manifest in manifests:
+            if manifest.content != ManifestContent.DATA:
+                continue
+            if deadline is not None and time.monotonic() > deadline:
+                raise Unavailable("TIME_CAP_EXCEEDED", "reading the manifests took longer than allowed here")
+            for entry, data_file in entries.data_files((manifest,)):
+                task = FileScanTask(data_file=data_file, deletes=index.applicable(data_file))
+                reason = classify(data_file, task.deletes, policy)
+                if reason.selected and pruner is not None and not pruner.may_match(entry.data_file):
+                    reason = Reason.NOT_IN_WHERE
+                if reason.selected:
+                    check_readable(data_file)
+                yield entry, task, reason
+
+    def _value(
+        self,
+        metadata: TableMetadata,
+        snapshot: Snapshot | None,
+        census: Census,
+        manifests: tuple[ManifestFile, ...],
+        deletes: tuple[DeleteFile, ...],
+    ) -> TableSnapshot:
+        return TableSnapshot(
+            ident=".".join(self._table.name()),
+            uuid=str(metadata.table_uuid),
+            format_version=metadata.format_version,
+            location=metadata.location,
+            metadata_location=self._table.metadata_location,
+            snapshot_id=snapshot.snapshot_id if snapshot else None,
+            sequence_number=(snapshot.sequence_number or 0) if snapshot else 0,
+            timestamp_ms=snapshot.timestamp_ms if snapshot else 0,
+            schema_id=metadata.current_schema_id,
+            spec_id=metadata.default_spec_id,
+            sort_order_id=metadata.default_sort_order_id,
+            properties=dict(metadata.properties),
+            column_types=column_types(metadata),
+            candidates=tuple(census.candidates),
+            totals=census.totals(),
+            size_histogram=census.histogram(),
+            manifest_paths=frozenset(m.manifest_path for m in manifests),
+            unreadable_manifests=self._manifests.unreadable_in_java(self._table.io, manifests),
+            delete_references=dict(census.index.references),
+            delete_files=deletes,
+            snapshots=snapshot_entries(metadata),
+            refs=refs_of(metadata),
+        )
+
+
+def _check_sort_order(policy: CompactionPolicy, metadata: TableMetadata) -> None:
+    """Judge the columns to sort by, so that a dry run and an empty table refuse what a rewrite would."""
+    known = set(_sortable(columns_of(metadata.schema()))) if policy.sort_order else set()
+    for name in (f.column for f in policy.sort_order if f.column not in known):
+        message = f"sort_order: {name!r} is not a column that the table can be sorted by"
+        raise InvalidRequest("INVALID_OPTION", message, option="sort_order", value=name)
+
+
+def _sortable(columns: Iterable[Column], prefix: str = "") -> Iterator[str]:
+    for column in columns:
+        if not column.children:
+            yield prefix + column.name
+        elif column.type == "struct":
+            yield from _sortable(column.children, f"{prefix}{column.name}.")
+
+
+def _pruner(policy: CompactionPolicy, metadata: TableMetadata) -> FilePruner | None:
+    """Judge `where` before anything is read: a wrong one is refused on an empty table too."""
+    return FilePruner.from_text(policy.where, metadata) if policy.where else None
+
+
+def snapshot_of(metadata: TableMetadata, snapshot_id: int | None) -> Snapshot | None:
+    if snapshot_id is None:
+        return metadata.current_snapshot()
+    found = metadata.snapshot_by_id(snapshot_id)
+    if found is None:
+        raise NotFound("SNAPSHOT_NOT_FOUND", f"snapshot {snapshot_id} is not in the table (expired?)")
+    return found
+
+
+def timestamps(metadata: TableMetadata) -> dict[int, int]:
+    return {s.snapshot_id: s.timestamp_ms for s in metadata.snapshots}
+
+
+def snapshot_entries(metadata: TableMetadata) -> tuple[SnapshotEntry, ...]:
+    return tuple(
+        SnapshotEntry(
+            snapshot_id=s.snapshot_id,
+            parent_id=s.parent_snapshot_id,
+            sequence_number=s.sequence_number or 0,
+            timestamp_ms=s.timestamp_ms,
+            operation=s.summary.operation.value if s.summary else "append",
+            summary=dict(s.summary.additional_properties) if s.summary else {},
+        )
+        for s in metadata.snapshots
+    )
+
+
+def refs_of(metadata: TableMetadata) -> tuple[SnapshotRef, ...]:
+    found = tuple(
+        SnapshotRef(
+            name=name,
+            kind=RefKind(ref.snapshot_ref_type.value),
+            snapshot_id=ref.snapshot_id,
+            min_snapshots_to_keep=ref.min_snapshots_to_keep,
+            max_snapshot_age_ms=ref.max_snapshot_age_ms,
+            max_ref_age_ms=ref.max_ref_age_ms,
+        )
+        for name, ref in metadata.refs.items()
+    )
+    if metadata.current_snapshot_id is None or any(r.name == MAIN_BRANCH for r in found):
+        return found
+    return (*found, SnapshotRef(name=MAIN_BRANCH, kind=RefKind.BRANCH, snapshot_id=metadata.current_snapshot_id))
+
+
+def column_types(metadata: TableMetadata) -> dict[int, str]:
+    """Return type texts by field id of all columns outside lists and maps, whose counts and bounds compare exactly."""
+    found: dict[int, str] = {}
+
+    def visit(fields: tuple[NestedField, ...]) -> None:
+        for f in fields:
+            if isinstance(f.field_type, StructType):
+                visit(f.field_type.fields)
+            elif f.field_type.is_primitive:
+                found[f.field_id] = str(f.field_type)
+
+    visit(metadata.schema().fields)
+    return found

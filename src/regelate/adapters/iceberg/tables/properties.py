@@ -1,0 +1,134 @@
+"""Which properties a caller may give a table; and where a table may live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pyiceberg.table import TableProperties
+
+from regelate.core.table.names import LOCATION_PROPERTIES
+from regelate.core.table.storage import store_of
+from regelate.errors import InvalidRequest, Unsupported
+
+LOCATION = "location"
+FORMAT_VERSION = TableProperties.FORMAT_VERSION
+NAME_MAPPING = TableProperties.DEFAULT_NAME_MAPPING
+WRITTEN_VERSIONS = ("1", "2")
+_STATE = frozenset(
+    {"uuid", "snapshot-count", "current-snapshot-summary", "current-snapshot-id", "current-snapshot-timestamp-ms"}
+    | {"current-schema", "default-partition-spec", "default-sort-order"}
+)
+"""Reserved by Iceberg: names of the table's own state (TableProperties.RESERVED_PROPERTIES, 1.10)."""
+_OPERATOR_NAMES = frozenset(
+    {"py-io-impl", "io-impl", "write.py-location-provider.impl", "write.location-provider.impl"}
+)
+_OPERATOR_PREFIXES = ("s3.", "client.", "glue.", "gcs.", "adls.", "adlfs.", "hdfs.", "hf.", "oss.", "rest.", "header.")
+"""PyIceberg lays table properties over the catalog's when it opens storage: with these, a table could name code to
+load, or an endpoint that our credentials are sent to."""
+_WHOLE_NUMBERS = (
+    TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
+    TableProperties.PARQUET_ROW_GROUP_LIMIT,
+    TableProperties.METADATA_PREVIOUS_VERSIONS_MAX,
+)
+_CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed", "none")
+_DOUBTFUL = frozenset("%\\?#*")
+
+
+def check_new_table(properties: Mapping[str, str], warehouse: str | None) -> None:
+    """Refuse what a new table may not be given.
+
+    Errors: InvalidRequest INVALID_LOCATION, INVALID_OPTION; Unsupported UNSUPPORTED_TABLE for format version 3.
+    """
+    version = properties.get(FORMAT_VERSION, WRITTEN_VERSIONS[-1])
+    if version.isascii() and version.isdigit() and int(version) > int(WRITTEN_VERSIONS[-1]):
+        raise Unsupported(
+            "UNSUPPORTED_TABLE",
+            f"format-version {version[:20]} cannot be written here; use 1 or 2",
+            reason=FORMAT_VERSION,
+        )
+    if version not in WRITTEN_VERSIONS:
+        raise _invalid(FORMAT_VERSION, f"must be 1 or 2, not {version[:20]!r}")
+    _check({name: value for name, value in properties.items() if name != FORMAT_VERSION}, warehouse)
+
+
+def check_changes(to_set: Mapping[str, str], to_unset: Iterable[str], warehouse: str | None) -> None:
+    """Refuse what a table may not be changed to.
+
+    Errors: InvalidRequest INVALID_LOCATION, INVALID_OPTION, or INVALID_FIELD for a name both set and unset.
+    """
+    unset = list(to_unset)
+    for name in unset:
+        if name in to_set:
+            raise InvalidRequest("INVALID_FIELD", f"property {name!r} is both set and unset", field=name)
+    for name in (*to_set, *unset):
+        if name in (FORMAT_VERSION, LOCATION):
+            raise _invalid(name, "cannot be changed once the table exists")
+    _check(to_set, warehouse)
+    _check_names(unset)
+
+
+def is_inside(location: str, folder: str) -> bool:
+    """Say whether a location lies strictly inside a folder, whichever spelling of scheme and slashes each has.
+
+    A text that two programs could read as two places (dot segments, escapes, wildcards, control characters) is nowhere.
+    """
+    inner, outer = _parts(location), _parts(folder)
+    return inner is not None and outer is not None and len(inner) > len(outer) and inner[: len(outer)] == outer
+
+
+def _check(properties: Mapping[str, str], warehouse: str | None) -> None:
+    _check_names(properties)
+    for name in LOCATION_PROPERTIES:
+        if name in properties and not (warehouse and is_inside(properties[name], warehouse)):
+            where = "inside the catalog's warehouse" if warehouse else "left out: this catalog has no known warehouse"
+            raise InvalidRequest("INVALID_LOCATION", f"property {name!r} must be {where}", field=name)
+    for name in _WHOLE_NUMBERS:
+        value = properties.get(name, "1")
+        if not (value.isascii() and value.isdigit() and len(value) < 19 and int(value) > 0):
+            raise _invalid(name, f"must be a whole number above 0, not {value[:40]!r}")
+    codec = properties.get(TableProperties.PARQUET_COMPRESSION, _CODECS[0])
+    if codec.lower() not in _CODECS:
+        raise _invalid(TableProperties.PARQUET_COMPRESSION, f"must be one of {', '.join(_CODECS)}, not {codec[:40]!r}")
+
+
+def _check_names(names: Iterable[str]) -> None:
+    for name in names:
+        if not name or not name.isprintable():
+            raise _invalid(name, "is no name of a property")
+        if name in _STATE:
+            raise _invalid(name, "is reserved by Iceberg for the table's own state")
+        if name in _OPERATOR_NAMES or name.startswith(_OPERATOR_PREFIXES):
+            raise _invalid(name, "belongs to the catalog's configuration, not to a table")
+
+
+def gc_enabled(properties: Mapping[str, str]) -> bool:
+    """Say whether a table lets its files be deleted.
+
+    As Iceberg's `PropertyUtil.propertyAsBoolean` (1.10) reads it: anything but `true` forbids it.
+    """
+    return properties.get("gc.enabled", "true").lower() == "true"
+
+
+def _parts(location: str) -> tuple[str, ...] | None:
+    """Return store, authority and path segments in one spelling, or None for a doubtful one."""
+    if not location.isprintable() or _DOUBTFUL & set(location):
+        return None
+    scheme, colon, rest = location.partition(":")
+    if not colon or "/" in scheme:
+        scheme, rest = "", location
+    store = store_of(scheme)
+    authority = ""
+    if rest.startswith("//") and scheme:
+        authority, _, rest = rest[2:].partition("/")
+    elif not rest.startswith("/"):
+        return None
+    if store == "file" and authority not in ("", "localhost"):
+        return None
+    segments = [s for s in rest.split("/") if s]
+    if {".", ".."} & set(segments):
+        return None
+    return (store, "" if store == "file" else authority, *segments)
+
+
+def _invalid(name: str, why: str) -> InvalidRequest:
+    return InvalidRequest("INVALID_OPTION", f"property {name[:80]!a} {why}", field=name[:80])

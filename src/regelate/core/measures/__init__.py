@@ -1,0 +1,1 @@
+"""Every metric once, and what a job on Spark changed."""

@@ -1,0 +1,1 @@
+"""What should happen: reasons, groups, sizes to expect, the plan, health."""

@@ -1,0 +1,300 @@
+"""What should happen: file groups, what was left out, and the one reason. Dry run and real run read the same plan."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from regelate.core.planning.packing import Candidate, cut_groups, output_files, predicted
+from regelate.core.planning.prediction import achieved_ratio, clamped, weighed, written_by_us
+from regelate.core.planning.selection import SELECTIONS, Reason, classify
+from regelate.core.policy.policy import CompactionPolicy, JobOrder, digest
+from regelate.core.table.table import FileScanTask, Partition, PartitionTotals, TableSnapshot
+
+__all__ = ["CompactionPlan", "FileGroup", "GroupSkip", "PlanReason", "SkipReason", "achieved_ratio", "plan_compaction"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileGroup:
+    """Files of one partition that are rewritten together, in table order (sequence number, then path)."""
+
+    index: int
+    partition: Partition
+    tasks: tuple[FileScanTask, ...]
+    expected_output_files: int
+    reasons: tuple[tuple[Reason, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise ValueError(f"group {self.index} has no files")
+        if self.expected_output_files < 1:
+            raise ValueError(f"group {self.index}: {self.expected_output_files} output files, at least 1 is due")
+        for task in self.tasks:
+            if task.data_file.partition != self.partition:
+                other = task.data_file.partition
+                raise ValueError(f"group {self.index} of {self.partition} holds a file of {other}")
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(t.data_file.size_bytes for t in self.tasks)
+
+    @property
+    def rows(self) -> int:
+        return sum(t.data_file.record_count for t in self.tasks)
+
+    @property
+    def paths(self) -> frozenset[str]:
+        return frozenset(t.data_file.path for t in self.tasks)
+
+
+class SkipReason(StrEnum):
+    """Why candidates of a partition stay as they are."""
+
+    LONE_FILE = "lone-file"
+    """One small file with nothing to merge with: no work."""
+    NOTHING_TO_MERGE = "nothing-to-merge"
+    """The two smallest do not fit into one target (Amoro, `CommonPartitionEvaluator`), or no fewer files would come
+    out: merging would only move bytes."""
+    NOTHING_TO_SPLIT = "nothing-to-split"
+    """A large file whose pieces would be small."""
+    BELOW_MIN_INPUT_FILES = "below-min-input-files"
+    """Fewer than `min-input-files`, and together not more than one target."""
+    PARTITION_BELOW_THRESHOLD = "partition-below-threshold"
+    """`selection: partition`, and the partition as a whole is well (`selection.is_ill`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSkip:
+    partition: Partition
+    files: int
+    size_bytes: int
+    reason: SkipReason
+
+
+class PlanReason(StrEnum):
+    RECOMMENDED = "RECOMMENDED"
+    """There are groups, and all of them are in the plan."""
+    NO_SNAPSHOT = "NO_SNAPSHOT"
+    """The table has no snapshot."""
+    NO_CANDIDATE = "NO_CANDIDATE"
+    """No file is selected, or at most a lone small file per partition: nothing could ever merge."""
+    NO_GROUPS = "NO_GROUPS"
+    """Files are selected, but rewriting them would not leave fewer or better ones."""
+    BELOW_THRESHOLD = "BELOW_THRESHOLD"
+    """Some files could be merged, but no partition reaches a threshold; `force` would merge them."""
+    BUDGET_CAPPED = "BUDGET_CAPPED"
+    """`max_files` left groups for another run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPlan:
+    """What one COMPACT does. `deferred` groups did not fit into `max_files`; `size_ratio` is bytes out per byte in."""
+
+    plan_id: str
+    ident: str
+    table_uuid: str
+    starting_snapshot_id: int | None
+    starting_sequence_number: int
+    schema_id: int
+    groups: tuple[FileGroup, ...]
+    deferred: tuple[FileGroup, ...]
+    skipped: tuple[GroupSkip, ...]
+    reason: PlanReason
+    size_ratio: float
+
+    @property
+    def files(self) -> int:
+        return sum(len(g.tasks) for g in self.groups)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(g.size_bytes for g in self.groups)
+
+    @property
+    def rows(self) -> int:
+        return sum(g.rows for g in self.groups)
+
+    @property
+    def expected_output_files(self) -> int:
+        return sum(g.expected_output_files for g in self.groups)
+
+
+def plan_compaction(
+    snapshot: TableSnapshot, policy: CompactionPolicy, *, size_ratio: float | None = None
+) -> CompactionPlan:
+    """Plan the rewrite of one table at one snapshot; every candidate is in exactly one group or counted in one skip.
+
+    `size_ratio`: bytes out per byte in that this table's rewrites achieve (`achieved_ratio`, or a probe); None: 1.0.
+    """
+    ratio = 1.0 if size_ratio is None else clamped(size_ratio)
+    totals = {t.partition: t for t in snapshot.totals}
+    groups: list[tuple[Candidate, ...]] = []
+    skipped: list[GroupSkip] = []
+    for partition, candidates in _by_partition(snapshot, policy, ratio):
+        kept, left = _partition_plan(partition, candidates, totals.get(partition), policy)
+        groups += kept
+        skipped += left
+    ordered = sorted(groups, key=lambda g: _rank(g, policy.job_order))
+    taken, deferred = _within_budget(ordered, policy)
+    numbered = [_group(index, group, policy) for index, group in enumerate((*taken, *deferred))]
+    chosen = tuple(numbered[: len(taken)])
+    return CompactionPlan(
+        plan_id=_plan_id(snapshot, policy, chosen),
+        ident=snapshot.ident,
+        table_uuid=snapshot.uuid,
+        starting_snapshot_id=snapshot.snapshot_id,
+        starting_sequence_number=snapshot.sequence_number,
+        schema_id=snapshot.schema_id,
+        groups=chosen,
+        deferred=tuple(numbered[len(taken) :]),
+        skipped=tuple(skipped),
+        reason=_reason(snapshot, bool(taken), bool(deferred), skipped),
+        size_ratio=ratio,
+    )
+
+
+def _by_partition(
+    snapshot: TableSnapshot, policy: CompactionPolicy, ratio: float
+) -> list[tuple[Partition, tuple[Candidate, ...]]]:
+    """Return the selected files by partition (one spec each), partitions by name, files in table order."""
+    ours = frozenset(s.snapshot_id for s in snapshot.snapshots if written_by_us(s))
+    found: dict[Partition, list[Candidate]] = {}
+    for task in snapshot.candidates:
+        reason = classify(task.data_file, task.deletes, policy)
+        if reason.selected:
+            own = task.data_file.snapshot_id in ours
+            found.setdefault(task.data_file.partition, []).append(weighed(task, reason, policy, ratio, own=own))
+    names = sorted(found, key=lambda p: (p.spec_id, p.path, p.key))
+    return [(p, tuple(sorted(found[p], key=lambda c: c.task.table_order))) for p in names]
+
+
+def _partition_plan(
+    partition: Partition, candidates: tuple[Candidate, ...], totals: PartitionTotals | None, policy: CompactionPolicy
+) -> tuple[list[tuple[Candidate, ...]], list[GroupSkip]]:
+    """Return the groups of one partition, and what of it is left alone."""
+    wants_work = None if policy.force or policy.rewrite_all else SELECTIONS[policy.selection].wants_work
+    if wants_work is not None and totals is not None and not wants_work(totals, policy):
+        return [], [_skip(partition, candidates, SkipReason.PARTITION_BELOW_THRESHOLD)]
+    unsplittable = tuple(c for c in candidates if c.reason is Reason.LARGE and not c.required)
+    skipped = [_skip(partition, unsplittable, SkipReason.NOTHING_TO_SPLIT)] if unsplittable else []
+    mergeable = tuple(c for c in candidates if c.reason is not Reason.LARGE or c.required)
+    refused = _refusal(mergeable, policy)
+    if refused is not None:
+        return [], skipped + ([_skip(partition, mergeable, refused)] if mergeable else [])
+    kept: list[tuple[Candidate, ...]] = []
+    for group in cut_groups(mergeable, policy):
+        useless = _useless(group, policy)
+        if useless is None:
+            kept.append(group)
+        else:
+            skipped.append(_skip(partition, group, useless))
+    return kept, skipped
+
+
+def _refusal(candidates: Sequence[Candidate], policy: CompactionPolicy) -> SkipReason | None:
+    """Say why a partition's candidates are not worth a rewrite, or None.
+
+    Iceberg's rule (`BinPackRewriteFilePlanner.filterFileGroups`), asked once per partition instead of once per bin, so
+    that no remainder bin is left behind; and before it Amoro's test, so that what comes out is not rewritten again.
+    """
+    if any(c.required for c in candidates):
+        return None
+    if len(candidates) < 2:
+        return SkipReason.LONE_FILE
+    if policy.force:
+        return None
+    smallest = sorted(max(c.size_bytes, c.predicted_bytes) for c in candidates)[:2]
+    if sum(smallest) > policy.target_file_size_bytes:
+        return SkipReason.NOTHING_TO_MERGE
+    enough_content = sum(c.size_bytes for c in candidates) > policy.target_file_size_bytes
+    if len(candidates) >= policy.min_input_files or enough_content:
+        return None
+    return SkipReason.BELOW_MIN_INPUT_FILES
+
+
+def _useless(group: Sequence[Candidate], policy: CompactionPolicy) -> SkipReason | None:
+    if any(c.required for c in group):
+        return None
+    if len(group) == 1:
+        return SkipReason.LONE_FILE
+    if not policy.force and output_files(predicted(group), policy) >= len(group):
+        return SkipReason.NOTHING_TO_MERGE
+    return None
+
+
+def _skip(partition: Partition, candidates: Sequence[Candidate], reason: SkipReason) -> GroupSkip:
+    size = sum(c.size_bytes for c in candidates)
+    return GroupSkip(partition=partition, files=len(candidates), size_bytes=size, reason=reason)
+
+
+def _rank(group: Sequence[Candidate], order: JobOrder) -> int:
+    """Sort key of a group; equal keys keep the order of partitions."""
+    size, files = sum(c.size_bytes for c in group), len(group)
+    ranks = {
+        JobOrder.BYTES_ASC: size,
+        JobOrder.BYTES_DESC: -size,
+        JobOrder.FILES_ASC: files,
+        JobOrder.FILES_DESC: -files,
+    }
+    return ranks.get(order, 0)
+
+
+def _within_budget(
+    groups: Sequence[tuple[Candidate, ...]], policy: CompactionPolicy
+) -> tuple[list[tuple[Candidate, ...]], list[tuple[Candidate, ...]]]:
+    """Take groups while their files fit into `max_files`; the first that does not fit is cut, if two files are left."""
+    if policy.max_files is None:
+        return list(groups), []
+    taken: list[tuple[Candidate, ...]] = []
+    deferred: list[tuple[Candidate, ...]] = []
+    budget = policy.max_files
+    for group in groups:
+        if len(group) <= budget:
+            taken.append(group)
+            budget -= len(group)
+        elif budget >= 2 and _useless(group[:budget], policy) is None:
+            taken.append(group[:budget])
+            deferred.append(group[budget:])
+            budget = 0
+        else:
+            deferred.append(group)
+    return taken, deferred
+
+
+def _group(index: int, group: Sequence[Candidate], policy: CompactionPolicy) -> FileGroup:
+    counts = Counter(c.reason for c in group)
+    return FileGroup(
+        index=index,
+        partition=group[0].task.data_file.partition,
+        tasks=tuple(c.task for c in group),
+        expected_output_files=output_files(predicted(group), policy),
+        reasons=tuple((reason, counts[reason]) for reason in Reason if counts[reason]),
+    )
+
+
+def _reason(snapshot: TableSnapshot, any_taken: bool, any_deferred: bool, skipped: Sequence[GroupSkip]) -> PlanReason:
+    if snapshot.snapshot_id is None:
+        return PlanReason.NO_SNAPSHOT
+    if any_deferred:
+        return PlanReason.BUDGET_CAPPED
+    if any_taken:
+        return PlanReason.RECOMMENDED
+    reasons = {s.reason for s in skipped}
+    if reasons <= {SkipReason.LONE_FILE}:
+        return PlanReason.NO_CANDIDATE
+    if reasons & {SkipReason.BELOW_MIN_INPUT_FILES, SkipReason.PARTITION_BELOW_THRESHOLD}:
+        return PlanReason.BELOW_THRESHOLD
+    return PlanReason.NO_GROUPS
+
+
+def _plan_id(snapshot: TableSnapshot, policy: CompactionPolicy, groups: Sequence[FileGroup]) -> str:
+    """Name a plan by its snapshot and what it rewrites; neither the size ratio nor where groups are cut counts.
+
+    Where the selection depends on time, the time of the request follows, so that executing the plan can take it.
+    """
+    paths = sorted(path for group in groups for path in group.paths)
+    plan_id = f"{snapshot.snapshot_id}-{digest(json.dumps([snapshot.uuid, policy.fingerprint(), paths]))}"
+    return f"{plan_id}-{policy.now_ms}" if policy.now_ms else plan_id

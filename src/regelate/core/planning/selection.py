@@ -1,0 +1,155 @@
+"""Which data files want rewriting, and why: every file falls into exactly one reason.
+
+Rules: Iceberg 1.10, `SizeBasedFileRewritePlanner.outsideDesiredFileSizeRange` and `BinPackRewriteFilePlanner`
+(`tooManyDeletes`, `tooHighDeleteRatio`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from regelate.core.policy.policy import CompactionPolicy, Selection
+from regelate.core.table.table import DataFile, DeleteContent, DeleteFile, Partition, PartitionTotals
+from regelate.errors import InvalidRequest
+
+
+class Reason(StrEnum):
+    """Why a data file is a candidate, or why not; in the order in which `classify` asks."""
+
+    PARTITION_NOT_SELECTED = "partition-not-selected"
+    PARTITION_NOT_QUIET = "partition-not-quiet"
+    REWRITE_ALL = "rewrite-all"
+    TOO_MANY_DELETE_FILES = "too-many-delete-files"
+    DELETED_ROWS_RATIO = "deleted-rows-ratio"
+    LARGE = "large"
+    SMALL = "small"
+    RIGHT_SIZED = "right-sized"
+    NOT_IN_WHERE = "not-in-where"
+    """Never given by `classify`: the reader, which can compare `where` with bounds, puts it over a selected reason."""
+
+    @property
+    def selected(self) -> bool:
+        return self in _SELECTED
+
+
+_SELECTED = frozenset(
+    {Reason.TOO_MANY_DELETE_FILES, Reason.DELETED_ROWS_RATIO, Reason.REWRITE_ALL, Reason.LARGE, Reason.SMALL}
+)
+
+
+def classify(data_file: DataFile, deletes: Sequence[DeleteFile], policy: CompactionPolicy) -> Reason:
+    """Return the one reason of a live data file, given the delete files that apply to it.
+
+    The first rule that holds wins: partition filters, quiet window, rewrite-all, deletes, then size. Deletes come
+    before size, so a reason tells whether a group must be rewritten however few files it has.
+    """
+    if not partition_selected(data_file.partition, policy):
+        return Reason.PARTITION_NOT_SELECTED
+    rule = SELECTIONS[policy.selection]
+    if rule.takes is not None and not rule.takes(data_file.partition, policy):
+        return rule.left_as
+    if policy.rewrite_all:
+        return Reason.REWRITE_ALL
+    if len(deletes) >= policy.delete_file_threshold:
+        return Reason.TOO_MANY_DELETE_FILES
+    if deletes and deleted_share(data_file, deletes) >= policy.delete_ratio_threshold:
+        return Reason.DELETED_ROWS_RATIO
+    if data_file.size_bytes > policy.max_file_size_bytes:
+        return Reason.LARGE
+    return Reason.SMALL if is_small(data_file.size_bytes, policy) else Reason.RIGHT_SIZED
+
+
+def is_small(size_bytes: int, policy: CompactionPolicy) -> bool:
+    """Say whether a file is small: the one definition of it everywhere."""
+    return size_bytes < policy.min_file_size_bytes
+
+
+def deleted_share(data_file: DataFile, deletes: Sequence[DeleteFile]) -> float:
+    """Return the share (0 to 1) of a file's rows that are known to be deleted.
+
+    Iceberg counts only the records of delete files that name this one data file, and never more than its rows: what a
+    partition-wide or equality delete removes of it is not known from metadata.
+    """
+    if data_file.record_count <= 0:
+        return 0.0
+    known = sum(
+        d.record_count for d in deletes if d.content is DeleteContent.POSITION and d.exact_reference is not None
+    )
+    return min(known, data_file.record_count) / data_file.record_count
+
+
+def partition_selected(partition: Partition, policy: CompactionPolicy) -> bool:
+    """Say whether a partition matches the filters: AND over the keys of one filter, OR over the filters.
+
+    A partition of an older spec that lacks a key does not match.
+    """
+    if not policy.partition_filters:
+        return True
+    values = partition.source_values
+    return any(all(values.get(key) == wanted for key, wanted in one) for one in policy.partition_filters)
+
+
+def check_partition_filters(partitions: Iterable[Partition], policy: CompactionPolicy) -> None:
+    """Refuse a filter key that no partition of the table has (INVALID_FIELD). An empty table refuses none."""
+    if not policy.partition_filters:
+        return
+    found = tuple(partitions)
+    known = sorted({key for partition in found for key in partition.source_values})
+    for key in (key for one in policy.partition_filters for key, _ in one):
+        if found and key not in known:
+            keys = f"known keys: {', '.join(known)}" if known else "the table is not partitioned"
+            raise InvalidRequest(
+                "INVALID_FIELD",
+                f"partition_filter: {key!r} is neither a partition field nor the source column of one; {keys}",
+                field="partition_filter",
+                key=key,
+                known=known,
+            )
+
+
+def is_quiet(partition: Partition, policy: CompactionPolicy) -> bool:
+    """Say whether a partition's time range ended a quiet window ago; one without a time range never is."""
+    if partition.ends_at_ms is None:
+        return False
+    return partition.ends_at_ms + policy.quiet_window_seconds * 1000 <= policy.now_ms
+
+
+def is_ill(totals: PartitionTotals, policy: CompactionPolicy) -> bool:
+    """Say whether a partition as a whole wants work, for `selection: partition`.
+
+    Either its average live file is small, or it has more than `delete-ratio-threshold` delete files per data file.
+    """
+    if totals.files == 0:
+        return False
+    if is_small(totals.size_bytes // totals.files, policy):
+        return True
+    return totals.delete_files / totals.files > policy.delete_ratio_threshold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionRule:
+    """What a selection asks beside the filters and the sizes of files; None asks nothing.
+
+    `takes`: of a partition, before any of its files is looked at, which are otherwise `left_as`. `wants_work`: of a
+    partition's totals, before its candidates are grouped; `force` and `rewrite-all` overrule it. `reads_time`: the
+    policy's `now_ms` counts.
+    """
+
+    takes: Callable[[Partition, CompactionPolicy], bool] | None = None
+    left_as: Reason = Reason.PARTITION_NOT_SELECTED
+    wants_work: Callable[[PartitionTotals, CompactionPolicy], bool] | None = None
+    reads_time: bool = False
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it leaves files alone that Iceberg's own planner would take."""
+        return self.takes is not None or self.wants_work is not None
+
+
+SELECTIONS: Mapping[Selection, SelectionRule] = {
+    Selection.SMALL_FILES: SelectionRule(),
+    Selection.TIME_SERIES: SelectionRule(takes=is_quiet, left_as=Reason.PARTITION_NOT_QUIET, reads_time=True),
+    Selection.PARTITION: SelectionRule(wants_work=is_ill),
+}

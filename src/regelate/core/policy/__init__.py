@@ -1,0 +1,1 @@
+"""Which knob wins and whether it is in range; sizes and timeouts."""

@@ -1,0 +1,285 @@
+"""Which option wins: request > table property > config.json > Iceberg's default, per key. Layers in, policies out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from regelate.core.planning.selection import SELECTIONS
+from regelate.core.policy.option_retention import RetentionDefaults, resolve_retention
+from regelate.core.policy.option_values import (
+    MAX_INT,
+    MAX_LONG,
+    NO_PROPERTIES,
+    boolean,
+    choice,
+    codec,
+    parse_size,
+    partition_filters,
+    ratio,
+    refused,
+    sort_fields,
+    whole,
+)
+from regelate.core.policy.policy import (
+    MAX_TARGET_BYTES,
+    MB,
+    CompactionPolicy,
+    JobOrder,
+    Selection,
+    SortField,
+    Strategy,
+    Verify,
+    layered,
+    sized,
+)
+from regelate.core.requests import CompactRequest
+from regelate.errors import InvalidRequest
+
+__all__ = [
+    "CheckPolicy",
+    "CompactionDefaults",
+    "RetentionDefaults",
+    "parse_size",
+    "resolve_check",
+    "resolve_policy",
+    "resolve_retention",
+    "resolve_verify",
+]
+
+Reader = Callable[[str, object], object]
+
+TABLE_PREFIX = "regelate.compaction."
+TARGET_PROPERTY = "write.target-file-size-bytes"
+CODEC_PROPERTY = "write.parquet.compression-codec"
+ROW_GROUP_PROPERTY = "write.parquet.row-group-size-bytes"
+
+
+def _within(low: int, high: int) -> Reader:
+    return lambda name, value: whole(name, value, low, high)
+
+
+class Auto(StrEnum):
+    """What a WRITE does that finds enough small files."""
+
+    RECOMMEND = "recommend"
+    ASYNC = "async"
+    """Submit a job, where jobs are kept."""
+    SYNC = "sync"
+    """Compact within the same request."""
+
+
+# Names and ranges: Iceberg's SizeBasedFileRewritePlanner and BinPackRewriteFilePlanner 1.10; where CompactionPolicy is
+# narrower (delete-file-threshold 0 would select every file), its range holds.
+ICEBERG_OPTIONS: Mapping[str, tuple[str, Reader]] = {
+    "target-file-size-bytes": ("target", _within(1, MAX_TARGET_BYTES)),
+    "min-file-size-bytes": ("min", _within(0, MAX_LONG)),
+    "max-file-size-bytes": ("max", _within(1, MAX_LONG)),
+    "min-input-files": ("min_input_files", _within(1, MAX_INT)),
+    "max-file-group-size-bytes": ("max_file_group_size_bytes", _within(1, MAX_LONG)),
+    "delete-file-threshold": ("delete_file_threshold", _within(1, MAX_INT)),
+    "delete-ratio-threshold": ("delete_ratio_threshold", ratio),
+    "rewrite-all": ("rewrite_all", boolean),
+    "rewrite-job-order": ("job_order", lambda name, value: choice(name, value, JobOrder)),
+}
+_NOT_ON_TABLES = ("target-file-size-bytes", "rewrite-all", "rewrite-job-order")
+TABLE_OPTIONS: Mapping[str, tuple[str, Reader]] = {
+    **{name: option for name, option in ICEBERG_OPTIONS.items() if name not in _NOT_ON_TABLES},
+    "selection": ("selection", lambda name, value: choice(name, value, Selection)),
+    "quiet-window-seconds": ("quiet_window_seconds", _within(0, MAX_INT)),
+}
+CHECK_OPTIONS: Mapping[str, Reader] = {
+    "enabled": boolean,
+    "auto": lambda name, value: choice(name, value, Auto),
+    "verify": lambda name, value: choice(name, value, Verify),
+}
+"""Table properties that shape no policy, and so no plan id.
+"""
+_SIZES = ("target", "min", "max")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionDefaults:
+    """The config layer of a policy; None leaves a knob to Iceberg's default (no cap, for `max_files`)."""
+
+    target_file_size_bytes: int | None = None
+    min_file_size_bytes: int | None = None
+    min_input_files: int | None = None
+    max_files: int | None = None
+    compression_codec: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckPolicy:
+    """Whether and how often a WRITE looks for small files: at every multiple of `interval` in the table's positions."""
+
+    enabled: bool = True
+    interval: int = 5
+    auto: Auto = Auto.RECOMMEND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layer:
+    """One source of knobs: `values` by policy field (sizes as target / min / max), `names` as its author wrote them."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {key: self.values[key] for key in _SIZES if self.values.get(key) is not None}
+
+
+def resolve_policy(
+    *,
+    request: CompactRequest,
+    table_properties: Mapping[str, str] = NO_PROPERTIES,
+    config: CompactionDefaults,
+    now_ms: int,
+    table_sort_order: tuple[SortField, ...] = (),
+) -> CompactionPolicy:
+    """Resolve every knob of one COMPACT. Every layer is read whole: a malformed property is refused though overruled.
+
+    `now_ms` enters the policy only where the selection reads it, or no plan id would be found again.
+    Raises InvalidRequest: INVALID_OPTION for a knob, INVALID_FIELD for `partition_filter` and `where`.
+    """
+    layers = (_request_layer(request), _table_layer(table_properties), _config_layer(config))
+    knobs: dict[str, Any] = layered(*(layer.values for layer in layers))
+    for size in _SIZES:
+        knobs.pop(size, None)
+    if SELECTIONS[knobs.get("selection", Selection.SMALL_FILES)].reads_time:
+        knobs["now_ms"] = now_ms
+    if knobs.get("strategy") is Strategy.SORT:
+        knobs["sort_order"] = knobs.get("sort_order") or table_sort_order
+        if not knobs["sort_order"]:
+            raise refused("sort_order", None, "strategy sort needs it: this table has no sort order of its own")
+    try:
+        policy = sized(CompactionPolicy(**knobs), [layer.sizes for layer in layers])
+    except InvalidRequest as fault:
+        raise _with_sources(fault, layers) from fault
+    _check_row_group(layers[0], table_properties)
+    return policy
+
+
+def _request_layer(request: CompactRequest) -> _Layer:
+    options = _asked_options(request.options)
+    values = {key: read(name, value) for name, value in options.items() for key, read in [ICEBERG_OPTIONS[name]]}
+    names = {ICEBERG_OPTIONS[name][0]: f"options.{name}" for name in options}
+    if request.target_file_size_mb is not None:
+        target = whole("target_file_size_mb", request.target_file_size_mb, 1, MAX_TARGET_BYTES // MB) * MB
+        if values.get("target", target) != target:
+            raise refused("target_file_size_mb", request.target_file_size_mb, "options.target-file-size-bytes differs")
+        values["target"], names["target"] = target, "target_file_size_mb"
+    if request.max_files is not None:
+        values["max_files"] = whole("max_files", request.max_files, 1, MAX_INT)
+    if request.strategy is not None:
+        values["strategy"] = choice("strategy", request.strategy, Strategy)
+    if request.selection is not None:
+        values["selection"] = choice("selection", request.selection, Selection)
+    if request.sort_order is not None:
+        values["sort_order"] = sort_fields(request.sort_order)
+    values["force"] = boolean("force", request.force)
+    values["where"] = _where(request.where)
+    values["partition_filters"] = partition_filters(request.partition_filter)
+    return _Layer(values=values, names=names)
+
+
+def _asked_options(options: Mapping[str, object] | None) -> Mapping[str, object]:
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise refused("options", options, "must be an object of Iceberg option names")
+    for name, value in options.items():
+        if name not in ICEBERG_OPTIONS:
+            valid = sorted(ICEBERG_OPTIONS)
+            raise refused(str(name)[:100], value, f"unknown option; valid are {', '.join(valid)}", valid=valid)
+    return options
+
+
+def _where(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidRequest("INVALID_FIELD", "where must be a row filter such as day >= '2025-01-17'", field="where")
+    return value
+
+
+def _table_layer(properties: Mapping[str, str]) -> _Layer:
+    values: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for name, value in _own_properties(properties).items():
+        if name not in CHECK_OPTIONS:
+            key, read = TABLE_OPTIONS[name]
+            values[key], names[key] = read(TABLE_PREFIX + name, value), TABLE_PREFIX + name
+    if TARGET_PROPERTY in properties:
+        values["target"] = whole(TARGET_PROPERTY, properties[TARGET_PROPERTY], 1, MAX_TARGET_BYTES)
+        names["target"] = TARGET_PROPERTY
+    if CODEC_PROPERTY in properties:
+        values["compression_codec"] = codec(CODEC_PROPERTY, properties[CODEC_PROPERTY])
+    return _Layer(values=values, names=names)
+
+
+def _own_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return `regelate.compaction.*` without the prefix; a name that nothing reads is refused, not passed over."""
+    full = [name for name in properties if name.startswith(TABLE_PREFIX)]
+    own = {name.removeprefix(TABLE_PREFIX): properties[name] for name in full}
+    for name, value in own.items():
+        if name not in TABLE_OPTIONS and name not in CHECK_OPTIONS:
+            valid = sorted(TABLE_PREFIX + known for known in (*TABLE_OPTIONS, *CHECK_OPTIONS))
+            rule = f"unknown table property; valid are {', '.join(valid)}"
+            raise refused(TABLE_PREFIX + name, value, rule, valid=valid)
+    return own
+
+
+def _config_layer(config: CompactionDefaults) -> _Layer:
+    values = {
+        "target": config.target_file_size_bytes,
+        "min": config.min_file_size_bytes,
+        "min_input_files": config.min_input_files,
+        "max_files": config.max_files,
+        "compression_codec": config.compression_codec,
+    }
+    names = {"target": "write.target_file_size_mb of config.json", "min": "small_file_threshold_mb of config.json"}
+    return _Layer(values=values, names=names)
+
+
+def _with_sources(fault: InvalidRequest, layers: tuple[_Layer, ...]) -> InvalidRequest:
+    """Say where each of the clashing sizes was set: they may come from different layers."""
+    sources = {
+        size: layer.names[size] for size in _SIZES for layer in reversed(layers) if layer.values.get(size) is not None
+    }
+    if not str(fault.details.get("option")).endswith("-file-size-bytes"):
+        return fault
+    told = ", ".join(f"{size} from {name}" for size, name in sources.items())
+    details: dict[str, Any] = {**fault.details, "sources": sources}
+    return InvalidRequest(fault.code, f"{fault.message} ({told})", **details)
+
+
+def _check_row_group(asked: _Layer, properties: Mapping[str, str]) -> None:
+    """Refuse a REQUESTED target below the row group size that the table itself names."""
+    if "target" not in asked.values or ROW_GROUP_PROPERTY not in properties:
+        return
+    row_group = whole(ROW_GROUP_PROPERTY, properties[ROW_GROUP_PROPERTY], 1, MAX_LONG)
+    if asked.values["target"] < row_group:
+        rule = f"must not be below the table's {ROW_GROUP_PROPERTY} ({row_group})"
+        raise refused(asked.names["target"], asked.values["target"], rule, minimum=row_group)
+
+
+def resolve_check(*, table_properties: Mapping[str, str] = NO_PROPERTIES, config: CheckPolicy) -> CheckPolicy:
+    """Resolve the small-file check of WRITE: `regelate.compaction.enabled` of the table wins over config.json."""
+    own = _own_properties(table_properties)
+    read = {name: CHECK_OPTIONS[name](TABLE_PREFIX + name, own[name]) for name in CHECK_OPTIONS if name in own}
+    return CheckPolicy(
+        enabled=bool(read.get("enabled", config.enabled)),
+        interval=config.interval,
+        auto=Auto(str(read.get("auto", config.auto))),
+    )
+
+
+def resolve_verify(request: object, table_properties: Mapping[str, str], config: Verify) -> Verify:
+    """Resolve how a COMPACT is proven: request, then `regelate.compaction.verify` of the table, then config.json."""
+    name = TABLE_PREFIX + "verify"
+    table = choice(name, table_properties[name], Verify) if name in table_properties else config
+    return choice("verify", request, Verify) if request is not None else table

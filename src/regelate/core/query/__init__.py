@@ -1,0 +1,1 @@
+"""A query as values, and results that are too large for an answer."""

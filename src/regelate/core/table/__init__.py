@@ -1,0 +1,1 @@
+"""What a table is: snapshots, files, deletes, columns, bounds, names, partitions as text, its head."""

@@ -1,0 +1,87 @@
+"""A table as its catalog shows it now: which snapshots and refs there are, and what main's history says of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from regelate.core.table.table import SnapshotEntry, SnapshotRef
+
+SOURCE_ID = "source-snapshot-id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The table as the catalog shows it now, as far as the attempt loop needs it."""
+
+    uuid: str
+    format_version: int
+    snapshot_id: int | None
+    sequence_number: int
+    metadata_location: str
+    snapshots: tuple[SnapshotEntry, ...]
+    refs: tuple[SnapshotRef, ...]
+    swaps_metadata: bool = False
+    """A commit puts its metadata file in the place of the very one that it was made on (SQL, Glue)."""
+
+    def shows_next(self, base: Head) -> bool:
+        """Say whether the commit that came right after `base` is listed, or none came: nothing else made on it landed.
+
+        From format 2 on each snapshot takes the next sequence number. In a v1 table the history must lead back to the
+        base. A snapshot without a parent proves nothing: expiry cuts parents, and some catalogs never show them (T16).
+        So nothing leads back to a table that was empty.
+        """
+        if base.format_version > 1:
+            number = base.sequence_number
+            return self.sequence_number == number or any(s.sequence_number == number + 1 for s in self.snapshots)
+        if base.snapshot_id is None:
+            return self.snapshot_id is None
+        parents = {s.snapshot_id: s.parent_id for s in self.snapshots}
+        at = self.snapshot_id
+        while at is not None and at != base.snapshot_id:
+            at = parents.get(at)
+        return at == base.snapshot_id
+
+    def run(self, run_id: str) -> SnapshotEntry | None:
+        """Find the snapshot that this run committed, if main still holds it.
+
+        One that a rollback took out of main's history is listed until it expires, and counts no more. Where that
+        history is cut, by an expiry or by a catalog that shows no parents (T16), a snapshot from before the cut counts.
+        """
+        found = [s for s in self.snapshots if s.run_id == run_id]
+        if not found:
+            return None
+        lineage = list(self._lineage())
+        behind = self._with_picked({s.snapshot_id for s in lineage})
+        return next((s for s in found if s.snapshot_id in behind or _may_be_before(s, lineage)), None)
+
+    def any_run(self, run_id: str) -> SnapshotEntry | None:
+        """Find the snapshot that this run committed wherever in the history it stands."""
+        return next((s for s in self.snapshots if s.run_id == run_id), None)
+
+    def _lineage(self) -> Iterator[SnapshotEntry]:
+        """Yield main's snapshots from the head back, as far as parents are listed."""
+        by_id = {s.snapshot_id: s for s in self.snapshots}
+        at = self.snapshot_id
+        while at is not None and at in by_id:
+            found = by_id.pop(at)
+            yield found
+            at = found.parent_id
+
+    def _with_picked(self, snapshot_ids: set[int]) -> set[int]:
+        """Return these snapshots and those whose changes cherry-picks brought to them (Iceberg's `SnapshotSummary`)."""
+        sources = {s.snapshot_id: s.summary.get(SOURCE_ID, "") for s in self.snapshots}
+        found, fresh = set(snapshot_ids), snapshot_ids
+        while fresh:
+            fresh = {int(text) for i in fresh if (text := sources.get(i, "")).isdecimal()} - found
+            found |= fresh
+        return found
+
+
+def _may_be_before(snapshot: SnapshotEntry, lineage: list[SnapshotEntry]) -> bool:
+    """Say whether a snapshot may be an ancestor of the oldest one that is shown. Numbers and times rise along a
+    lineage."""
+    if not lineage:
+        return False
+    oldest = lineage[-1]
+    return (snapshot.sequence_number, snapshot.timestamp_ms) <= (oldest.sequence_number, oldest.timestamp_ms)

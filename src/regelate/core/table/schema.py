@@ -1,0 +1,77 @@
+"""Columns as every door and engine sees them: names, Iceberg type texts, field ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from regelate.core.table.table import SnapshotRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One field. `type` is Iceberg's text (`long`, `decimal(9,2)`, `fixed[16]`) or `struct` / `list` / `map`.
+
+    `children`: the fields of a struct; one `element`; or `key` and `value`. `field_id` is 0 before a table assigns it.
+    """
+
+    name: str
+    type: str
+    required: bool = False
+    doc: str | None = None
+    field_id: int = 0
+    children: tuple[Column, ...] = ()
+
+    def walk(self) -> Iterator[Column]:
+        """Yield this column and all below it, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    @property
+    def leaves(self) -> tuple[Column, ...]:
+        """The primitive fields in the order in which Parquet stores their columns."""
+        return tuple(c for c in self.walk() if not c.children)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionField:
+    """One field of a partition spec as a user writes it: `{source, transform, name?}`."""
+
+    source: str
+    transform: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortSpec:
+    column: str
+    direction: str = "asc"
+    nulls: str = "nulls-first"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDefinition:
+    """What CREATE_TABLE asks for."""
+
+    columns: tuple[Column, ...]
+    partition_spec: tuple[PartitionField, ...] = ()
+    sort_order: tuple[SortSpec, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDescription:
+    """A table as it is: what DESCRIBE_TABLE tells."""
+
+    ident: str
+    table_uuid: str
+    location: str
+    format_version: int
+    columns: tuple[Column, ...]
+    partition_spec: tuple[Mapping[str, object], ...]
+    sort_order: tuple[Mapping[str, object], ...]
+    properties: Mapping[str, str]
+    snapshot_id: int | None
+    snapshot_count: int
+    refs: tuple[SnapshotRef, ...]

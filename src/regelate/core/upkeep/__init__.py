@@ -1,0 +1,1 @@
+"""What may go: retention, reachability, quarantine, the ledger, manifests to rewrite."""

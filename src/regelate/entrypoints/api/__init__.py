@@ -1,0 +1,1 @@
+"""Requests as strict models, the short form, openapi.json."""

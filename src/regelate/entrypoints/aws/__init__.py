@@ -1,0 +1,1 @@
+"""Envelopes, HTTP routes and bodies, batches of a queue."""

@@ -1,0 +1,195 @@
+"""The HTTP routes, on Powertools' resolvers: API Gateway REST (v1), HTTP API and function URL (v2).
+
+A resolver is made per request. Powertools keeps the current event on a class that all threads share, and the context
+on the resolver: with one resolver for all, sixteen requests at once would read each other's bodies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, APIGatewayRestResolver, Response
+from aws_lambda_powertools.event_handler.api_gateway import ApiGatewayResolver
+from aws_lambda_powertools.utilities.data_classes.common import BaseProxyEvent
+
+from regelate.entrypoints.actions import Caller, parse_request
+from regelate.entrypoints.answering import ACCEPTED, Answered, Parser, answer, refusal
+from regelate.entrypoints.api.requests import AnyRequest, Compact
+from regelate.entrypoints.api.short_form import ShortCompact, parse_short_form, split_table
+from regelate.entrypoints.aws.body import parse_body
+from regelate.entrypoints.aws.envelope import Envelope, Event, query_of, raw_body
+from regelate.errors import InvalidRequest, NotFound, RegelateError
+from regelate.service.facade import Provider, Service
+from regelate.settings import Settings
+
+JSON = "application/json"
+DEVELOPMENT = "development"
+
+
+class _RestResolver(APIGatewayRestResolver):
+    def _to_proxy_event(self, event: dict[str, Any]) -> BaseProxyEvent:
+        self.current_event = super()._to_proxy_event(event)  # type: ignore[assignment]  # hides the one all threads share
+        return self.current_event
+
+
+class _HttpResolver(APIGatewayHttpResolver):
+    def _to_proxy_event(self, event: dict[str, Any]) -> BaseProxyEvent:
+        self.current_event = super()._to_proxy_event(event)  # type: ignore[assignment]  # hides the one all threads share
+        return self.current_event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One HTTP request on its way to its route."""
+
+    event: Event
+    caller: Caller
+    provider: Provider
+    max_answer_bytes: int | None
+    path: Mapping[str, str] = field(default_factory=dict)
+    """The variable parts of the path, by name."""
+
+
+Act = Callable[[Asked], Response[str]]
+
+
+def resolve(asked: Asked, context: object, envelope: Envelope) -> dict[str, Any]:
+    """Return the answer to an HTTP event in the shape of its own envelope; `headers` and a string `body` in both."""
+    kind = _RestResolver if envelope is Envelope.V1 else _HttpResolver
+    app = _with_routes(kind(), asked)
+    answered = app.resolve(dict(asked.event), context)  # type: ignore[arg-type]  # the context is only handed through
+    if "headers" not in answered:  # Powertools answers v1 with multiValueHeaders alone
+        answered["headers"] = {name: values[-1] for name, values in answered["multiValueHeaders"].items()}
+    return answered
+
+
+def _with_routes(app: ApiGatewayResolver, asked: Asked) -> ApiGatewayResolver:
+    for (method, path), act in ROUTES.items():
+        app.route(re.escape(path), method)(_handler(act, asked))
+    app.not_found(partial(_no_route, app, asked))
+    return app
+
+
+def _handler(act: Act, asked: Asked) -> Callable[[], Response[str]]:
+    def handler(**path: str) -> Response[str]:
+        return act(replace(asked, path=path))
+
+    return handler
+
+
+def _no_route(app: ApiGatewayResolver, asked: Asked, _: Exception) -> Response[str]:
+    path = app.current_event.path.rstrip("/")
+    shapes = [(method, re.sub("<[a-z_]+>", "[^/]+", re.escape(known))) for method, known in ROUTES]
+    allowed = sorted(method for method, shape in shapes if re.fullmatch(shape, path))
+    if allowed:
+        message = f"this path takes {', '.join(allowed)}"
+        fault = InvalidRequest("METHOD_NOT_ALLOWED", message, status=405, allowed=allowed)
+        return _json(refusal(fault, asked.caller), {"Allow": ", ".join(allowed)})
+    known = sorted({path for _, path in ROUTES if path != DOCS_PATH})
+    return _json(
+        refusal(NotFound("NOT_FOUND", f"there is no such path; the paths are {', '.join(known)}"), asked.caller)
+    )
+
+
+def _json(answered: Answered, headers: Mapping[str, str | list[str]] | None = None) -> Response[str]:
+    return Response(answered.status, JSON, answered.text, headers=dict(headers or {}))
+
+
+def _posted(asked: Asked, parse: Parser) -> Response[str]:
+    sent: dict[str, object] = {}
+
+    def load(settings: Settings) -> Mapping[str, object]:
+        limits = settings.limits
+        body = raw_body(asked.event, limits.max_request_bytes)
+        sent.update(parse_body(body, max_bytes=limits.max_request_bytes, max_nesting=limits.max_nesting))
+        return sent
+
+    answered = answer(asked.provider, load, parse, asked.caller)
+    fitting = answered.fitting(asked.max_answer_bytes, asked.caller, in_body=True)
+    return _json(fitting, _location(fitting, sent.get("tenant_id"), asked.caller))
+
+
+def _location(answered: Answered, tenant: object, caller: Caller) -> dict[str, str | list[str]]:
+    """Say where the job can be asked for that will complete a request. Who has a claim need not name the tenant."""
+    job_id = answered.made.get("job_id")
+    if answered.status != ACCEPTED or job_id is None:
+        return {}
+    named = f"?tenant_id={quote(tenant)}" if caller.claim_tenant is None and isinstance(tenant, str) else ""
+    return {"Location": f"/jobs/{job_id}{named}"}
+
+
+def _database(asked: Asked) -> Response[str]:
+    return _posted(asked, lambda payload, service, caller: parse_request(payload))
+
+
+def _compact(asked: Asked) -> Response[str]:
+    return _posted(asked, _short_form)
+
+
+def _short_form(payload: Mapping[str, object], service: Service, caller: Caller) -> Compact:
+    def tenant_of(short: ShortCompact) -> str:
+        namespace, table = split_table(short.table)
+        address = service.tenancy.resolve(
+            caller.claim_tenant,
+            short.tenant_id,
+            short.catalog,
+            namespace,
+            table,
+            trusted=caller.is_trusted(service.settings),
+        )
+        return address.tenant_id
+
+    return parse_short_form(payload, tenant_of)
+
+
+def _health(asked: Asked) -> Response[str]:
+    operation = {"operation": "HEALTH_CHECK"}
+    return _json(answer(asked.provider, lambda _: operation, lambda payload, *_: parse_request(payload), asked.caller))
+
+
+def _job(asked: Asked) -> Response[str]:
+    """JOB_STATUS; the tenant is the claim's, named in the query, or the only one possible."""
+    named = {name: value for name, value in query_of(asked.event).items() if name == "tenant_id"}
+    request = {"operation": "JOB_STATUS", "job_id": asked.path["job_id"], **named}
+
+    def parse(payload: Mapping[str, object], service: Service, caller: Caller) -> AnyRequest:
+        trusted = caller.is_trusted(service.settings)
+        tenant = service.tenancy.tenant(caller.claim_tenant, named.get("tenant_id"), trusted=trusted)
+        return parse_request({**payload, "tenant_id": tenant})
+
+    answered = answer(asked.provider, lambda _: request, parse, asked.caller)
+    return _json(answered.fitting(asked.max_answer_bytes, asked.caller, in_body=True))
+
+
+def _openapi(asked: Asked) -> Response[str]:
+    from regelate.entrypoints.api.openapi import openapi_text
+
+    return Response(200, JSON, openapi_text())
+
+
+def _docs(asked: Asked) -> Response[str]:
+    from regelate.entrypoints.api.openapi import swagger_page
+
+    try:
+        environment = asked.provider().settings.environment
+    except RegelateError as fault:
+        return _json(refusal(fault, asked.caller))
+    if environment != DEVELOPMENT:
+        return _json(refusal(NotFound("NOT_FOUND", "the Swagger page is served in development only"), asked.caller))
+    return Response(200, "text/html; charset=utf-8", swagger_page())
+
+
+DOCS_PATH = "/docs"
+ROUTES: Mapping[tuple[str, str], Act] = {
+    ("POST", "/database"): _database,
+    ("POST", "/api/v1/compact"): _compact,
+    ("GET", "/health"): _health,
+    ("GET", "/jobs/<job_id>"): _job,
+    ("GET", "/openapi.json"): _openapi,
+    ("GET", DOCS_PATH): _docs,
+}

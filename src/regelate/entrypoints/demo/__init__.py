@@ -1,0 +1,1 @@
+"""`regelate demo`, `demo-spark`, and the self-test of an image."""

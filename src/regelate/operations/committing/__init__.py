@@ -1,0 +1,1 @@
+"""The one attempt loop, and what a later head says of what was sent."""

@@ -1,0 +1,1 @@
+"""COMPACT: routed, planned, rewritten, verified, committed; in parts and by jobs."""

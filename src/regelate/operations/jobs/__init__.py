@@ -1,0 +1,1 @@
+"""Jobs, their parts and leases, and those that Spark does."""

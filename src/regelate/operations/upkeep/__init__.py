@@ -1,0 +1,1 @@
+"""Expiry and its second phase, MAINTAIN and its steps, SWEEP."""
