@@ -123,13 +123,13 @@ $(SAM)/.installed: requirements/sam.txt
 ##@ Prove
 
 sim: install ## simulate writers, faults and crashes (SEEDS=300 FROM=0), a law checked at every commit
-	$(BIN)/python -m tests.simulation --from $(FROM) --seeds $(or $(SEEDS),300)
+	$(BIN)/python -m tests.system.simulation --from $(FROM) --seeds $(or $(SEEDS),300)
 
 sim-mutations: install ## undo each law in turn, and say after how many seeds the simulator notices
-	$(BIN)/python -m tests.simulation --mutations --seeds $(or $(SEEDS),1000)
+	$(BIN)/python -m tests.system.simulation --mutations --seeds $(or $(SEEDS),1000)
 
 test-concurrency: install ## up to 20 processes on SQLite and on Iceberg's REST catalog (needs a JDK and mvn)
-	$(BIN)/python -m tests.concurrency
+	$(BIN)/python -m tests.system.concurrency
 
 fuzz-filters: setup-spark ## hold random filters of QUERY against Spark's WHERE: ROUNDS=20 of 160 each, from SEED=1 on
 	FUZZ_ROUNDS=$(or $(ROUNDS),20) FUZZ_SEED=$(or $(SEED),1) $(BIN)/python -m pytest tests/pipeline/test_filters.py -m spark $(PYTEST_ARGS)
@@ -154,7 +154,7 @@ dist: install ## build wheel and sdist, and try both in clean environments
 	$(BIN)/python -m tests.deploy.dist
 
 golden: install ## rewrite the golden answers; read the diff afterwards
-	$(BIN)/python -m pytest tests/golden --rewrite-golden
+	$(BIN)/python -m pytest tests/unit/golden --rewrite-golden
 
 index: install ## write the tables of docs/reliability.md that say which test shows what
 	$(BIN)/python -m tests.index

@@ -15,7 +15,7 @@ from regelate.settings import SettingsError, load_settings
 from regelate.tenancy import Tenancy
 from tests.entrypoints.fakes import FakeService
 from tests.entrypoints.test_foreign_tenants import direct, sent, v2
-from tests.faults.stack import LOCAL_CATALOG, Stack, request, schema, stack_with
+from tests.system.faults.stack import LOCAL_CATALOG, Stack, request, schema, stack_with
 from tests.test_tenancy import settings
 
 ACME, OTHER = ({"custom:tenant_id": name} for name in ("acme", "other"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lake import Lake
+from tests.support.lake import Lake
 
 
 @pytest.fixture

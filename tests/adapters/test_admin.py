@@ -38,8 +38,8 @@ from regelate.errors import (
     Unavailable,
     Unsupported,
 )
-from tests.deletes_writer import truncate_file
-from tests.iceberg_tables import append, live_data_paths, local_path, make_catalog, rows, stored_files
+from tests.support.deletes_writer import truncate_file
+from tests.support.iceberg_tables import append, live_data_paths, local_path, make_catalog, rows, stored_files
 
 COLUMNS = (
     Column(name="id", type="long", required=True),

@@ -18,8 +18,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from regelate.errors import CommitStateUnknown, Conflict, NotFound, RegelateError
-from tests.deletes_writer import add_equality_deletes, add_position_deletes
-from tests.iceberg_tables import (
+from tests.support.deletes_writer import add_equality_deletes, add_position_deletes
+from tests.support.iceberg_tables import (
     append,
     live_data_files,
     live_data_paths,
@@ -28,9 +28,9 @@ from tests.iceberg_tables import (
     rows,
     stored_files,
 )
-from tests.lake import Lake
-from tests.meanwhile import Line, fresh, impatient, orphans, parquet
-from tests.table_model import model_rows
+from tests.support.lake import Lake
+from tests.support.meanwhile import Line, fresh, impatient, orphans, parquet
+from tests.support.table_model import model_rows
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", StringType()))
 BY_P = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))

@@ -20,8 +20,14 @@ from regelate.adapters.iceberg.files.view import GroupViewWriter
 from regelate.core.running.group_view import GroupView
 from regelate.core.table.table import FileScanTask
 from regelate.errors import InvariantViolated, RegelateError
-from tests.deletes_writer import add_equality_deletes, add_position_deletes, flip_byte, remove_file, truncate_file
-from tests.iceberg_tables import (
+from tests.support.deletes_writer import (
+    add_equality_deletes,
+    add_position_deletes,
+    flip_byte,
+    remove_file,
+    truncate_file,
+)
+from tests.support.iceberg_tables import (
     add_data_files,
     append,
     changed_file,
@@ -32,8 +38,8 @@ from tests.iceberg_tables import (
     manifest_paths,
     stored_files,
 )
-from tests.lake import Lake, in_table_order, make_file
-from tests.table_model import model_rows
+from tests.support.lake import Lake, in_table_order, make_file
+from tests.support.table_model import model_rows
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", StringType()), NestedField(3, "v", DoubleType()))
 BY_P = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))

@@ -1,6 +1,6 @@
 """A COMPACT changes no row: deletes of both kinds, evolved schemas and specs, odd names and values.
 
-Every comparison is with `tests/table_model.py`, which shares nothing with the package.
+Every comparison is with `tests/support/table_model.py`, which shares nothing with the package.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pyiceberg.types import (
 )
 
 from regelate.errors import RegelateError
-from tests.deletes_writer import add_equality_deletes, add_position_deletes
-from tests.iceberg_tables import (
+from tests.support.deletes_writer import add_equality_deletes, add_position_deletes
+from tests.support.iceberg_tables import (
     append,
     arrow_rows,
     live_data_files,
@@ -36,8 +36,8 @@ from tests.iceberg_tables import (
     rows,
     stored_files,
 )
-from tests.lake import Lake, add_file, in_table_order
-from tests.table_model import model_count, model_rows
+from tests.support.lake import Lake, add_file, in_table_order
+from tests.support.table_model import model_count, model_rows
 
 PLAIN = Schema(
     NestedField(1, "id", LongType(), required=False),

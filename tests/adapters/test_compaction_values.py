@@ -38,8 +38,8 @@ from pyiceberg.types import (
 )
 
 from regelate.errors import RegelateError
-from tests.deletes_writer import add_equality_deletes, add_position_deletes
-from tests.iceberg_tables import (
+from tests.support.deletes_writer import add_equality_deletes, add_position_deletes
+from tests.support.iceberg_tables import (
     add_data_files,
     append,
     changed_file,
@@ -48,8 +48,8 @@ from tests.iceberg_tables import (
     local_path,
     rows,
 )
-from tests.lake import Lake, add_file, footer, in_table_order, make_file
-from tests.table_model import model_rows
+from tests.support.lake import Lake, add_file, footer, in_table_order, make_file
+from tests.support.table_model import model_rows
 
 
 def plain(year: int, month: int = 1, day: int = 1, *rest: int) -> datetime:

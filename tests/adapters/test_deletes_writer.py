@@ -16,8 +16,14 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from tests.deletes_writer import add_equality_deletes, add_position_deletes, flip_byte, remove_file, truncate_file
-from tests.iceberg_tables import (
+from tests.support.deletes_writer import (
+    add_equality_deletes,
+    add_position_deletes,
+    flip_byte,
+    remove_file,
+    truncate_file,
+)
+from tests.support.iceberg_tables import (
     append,
     duckdb_rows,
     live_data_files,

@@ -22,8 +22,8 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
-from tests.deletes_writer import add_equality_deletes
-from tests.iceberg_tables import append, duckdb_rows, extension_path, make_catalog, make_table
+from tests.support.deletes_writer import add_equality_deletes
+from tests.support.iceberg_tables import append, duckdb_rows, extension_path, make_catalog, make_table
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", StringType()))
 SCAN = """

@@ -14,10 +14,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from regelate.adapters.clock import SystemClock
 from regelate.errors import InvalidRequest, NotAllowed, RegelateError
-from tests.deletes_writer import add_position_deletes, remove_file
-from tests.iceberg_tables import append, live_data_paths, local_path, rows, stored_files
-from tests.lake import Lake
-from tests.table_model import model_rows
+from tests.support.deletes_writer import add_position_deletes, remove_file
+from tests.support.iceberg_tables import append, live_data_paths, local_path, rows, stored_files
+from tests.support.lake import Lake
+from tests.support.table_model import model_rows
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", StringType()))
 AT_ONCE = {"regelate.expiry.grace-hours": "0"}

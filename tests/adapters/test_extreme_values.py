@@ -25,9 +25,9 @@ from regelate.adapters.iceberg.scan import SnapshotScan
 from regelate.core.query.predicate import literal, parse_filter
 from regelate.core.requests import QueryRequest
 from regelate.errors import InvalidRequest
-from tests.extreme_values import Extremes
-from tests.iceberg_tables import live_data_files
-from tests.lake import Lake, address
+from tests.support.extreme_values import Extremes
+from tests.support.iceberg_tables import live_data_files
+from tests.support.lake import Lake, address
 
 EXTREMES = Extremes()
 TESTS: Mapping[str, Callable[[Any, Any], bool]] = {

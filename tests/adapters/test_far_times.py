@@ -14,9 +14,9 @@ from pyiceberg.transforms import MonthTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, LongType, NestedField, TimestampType, TimestamptzType
 
-from tests.foreign_files import put
-from tests.iceberg_tables import live_data_files, local_path
-from tests.lake import Lake
+from tests.support.foreign_files import put
+from tests.support.iceberg_tables import live_data_files, local_path
+from tests.support.lake import Lake
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),

@@ -26,9 +26,9 @@ from regelate.adapters.parquet.annotations import in_file, names_of
 from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
 from regelate.core.table.schema import Column
 from regelate.errors import InvariantViolated
-from tests.footers import BEYOND_SPARK, FIXED, PLAIN, elements, every_type, footer_of, key_values, record
-from tests.iceberg_tables import duckdb_rows, live_data_files, live_data_paths, local_path, row_texts, rows
-from tests.lake import Lake
+from tests.support.footers import BEYOND_SPARK, FIXED, PLAIN, elements, every_type, footer_of, key_values, record
+from tests.support.iceberg_tables import duckdb_rows, live_data_files, live_data_paths, local_path, row_texts, rows
+from tests.support.lake import Lake
 
 RECORDED = Path(__file__).parent / "recorded"
 """Footers that Iceberg 1.10.1 wrote; tests/pipeline/test_footers.py makes them, and sees that they are still so."""

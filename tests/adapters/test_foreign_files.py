@@ -17,10 +17,10 @@ from pyiceberg.types import StringType
 from regelate.adapters.iceberg.tables.properties import NAME_MAPPING
 from regelate.core.requests import QueryRequest
 from regelate.errors import Unsupported
-from tests.deletes_writer import add_equality_deletes, add_position_deletes
-from tests.foreign_files import ABC, BY_A, FOREIGN, abc, mixed, put, renamed
-from tests.iceberg_tables import live_data_paths, local_path, rows, stored_files
-from tests.lake import Lake, address, in_table_order
+from tests.support.deletes_writer import add_equality_deletes, add_position_deletes
+from tests.support.foreign_files import ABC, BY_A, FOREIGN, abc, mixed, put, renamed
+from tests.support.iceberg_tables import live_data_paths, local_path, rows, stored_files
+from tests.support.lake import Lake, address, in_table_order
 
 READ = [name for name, kind in FOREIGN.items() if kind.rows is not None]
 REFUSED = [name for name, kind in FOREIGN.items() if kind.rows is None]

@@ -15,8 +15,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, LongType, NestedField, StringType, TimestampType
 
-from tests.foreign_files import TWO_LEVELS, put, put_whole
-from tests.iceberg_tables import duckdb_rows, make_catalog, make_table
+from tests.support.foreign_files import TWO_LEVELS, put, put_whole
+from tests.support.iceberg_tables import duckdb_rows, make_catalog, make_table
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", StringType()))
 

@@ -18,12 +18,12 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from regelate.errors import CommitStateUnknown, RegelateError
 from regelate.settings import load_settings
 from tests.adapters.scenarios.scene import BY_P, SCHEMA, batch, ids, of
-from tests.built import OneCatalog
-from tests.deletes_writer import add_equality_deletes, add_position_deletes
-from tests.iceberg_tables import append, live_data_paths, live_delete_paths
-from tests.lake import Lake
-from tests.meanwhile import Line, impatient, parquet, remove_files
-from tests.table_model import model_rows
+from tests.support.built import OneCatalog
+from tests.support.deletes_writer import add_equality_deletes, add_position_deletes
+from tests.support.iceberg_tables import append, live_data_paths, live_delete_paths
+from tests.support.lake import Lake
+from tests.support.meanwhile import Line, impatient, parquet, remove_files
+from tests.support.table_model import model_rows
 
 
 def head_alone(metadata: TableMetadata) -> TableMetadata:

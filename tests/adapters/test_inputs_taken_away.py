@@ -16,10 +16,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from regelate.errors import Conflict, DataUnavailable
 from regelate.operations.compacting.compact import CompactionTools
-from tests.deletes_writer import add_position_deletes
-from tests.iceberg_tables import live_data_paths, live_delete_paths, local_path, rows, stored_files
-from tests.lake import Lake
-from tests.meanwhile import fresh, orphans
+from tests.support.deletes_writer import add_position_deletes
+from tests.support.iceberg_tables import live_data_paths, live_delete_paths, local_path, rows, stored_files
+from tests.support.lake import Lake
+from tests.support.meanwhile import fresh, orphans
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", StringType()))
 BY_P = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))

@@ -30,9 +30,9 @@ from regelate.core.upkeep.ledger import EntryVerdict
 from regelate.errors import CommitStateUnknown, Conflict, RegelateError, Unavailable
 from regelate.operations.allowance import Allowance, UsedUp
 from regelate.operations.upkeep.sweep import SweptEntry, sweep_ledger, sweep_table
-from tests.faults.hooks import Hook, Hooked, HookedCatalog
-from tests.iceberg_tables import arrow_rows, live_data_paths, local_path, rows
-from tests.lake import address
+from tests.support.iceberg_tables import arrow_rows, live_data_paths, local_path, rows
+from tests.support.lake import address
+from tests.system.faults.hooks import Hook, Hooked, HookedCatalog
 
 HOUR = 3600.0
 IDENT = "db.t"

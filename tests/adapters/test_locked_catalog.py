@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.faults.hooks import PatientClock
-from tests.faults.stack import LOCAL_CATALOG, Stack, stack_with
-from tests.meanwhile import orphans, unnamed_metadata
+from tests.support.meanwhile import orphans, unnamed_metadata
+from tests.system.faults.hooks import PatientClock
+from tests.system.faults.stack import LOCAL_CATALOG, Stack, stack_with
 
 
 class ReleasingClock(PatientClock):

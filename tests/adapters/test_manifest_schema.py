@@ -17,7 +17,7 @@ from pyiceberg.types import NestedField, UUIDType
 
 from regelate.adapters.iceberg.commit.manifest_writer import ManifestWriter, write_manifest_list
 from regelate.adapters.iceberg.manifests import ManifestReader
-from tests.java_manifests import (
+from tests.support.java_manifests import (
     KINDS,
     OURS_TOO,
     RECORDED,

@@ -36,8 +36,8 @@ from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.running.commit import Outcome, SnapshotChange
 from regelate.core.running.rewrite import NewDataFile
 from regelate.core.table.table import ColumnMetrics
-from tests.iceberg_tables import live_entries
-from tests.lake import Lake
+from tests.support.iceberg_tables import live_entries
+from tests.support.lake import Lake
 
 EVERY_COLUMN = {"write.metadata.metrics.max-inferred-column-defaults": "1000"}
 KB = 1024

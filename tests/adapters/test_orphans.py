@@ -23,10 +23,10 @@ from regelate.core.answers import answer_fields
 from regelate.errors import Conflict, InvalidRequest, NotAllowed, RegelateError, Unavailable
 from tests.adapters.test_expiry import NextMonth, ids
 from tests.adapters.test_quarantine import statistics
-from tests.deletes_writer import add_position_deletes, remove_file
-from tests.iceberg_tables import append, live_data_paths, local_path, rows, stored_files
-from tests.lake import Answer, Lake, address
-from tests.table_model import model_rows
+from tests.support.deletes_writer import add_position_deletes, remove_file
+from tests.support.iceberg_tables import append, live_data_paths, local_path, rows, stored_files
+from tests.support.lake import Answer, Lake, address
+from tests.support.table_model import model_rows
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", StringType()))
 BY_P = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))

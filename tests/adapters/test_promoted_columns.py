@@ -19,8 +19,8 @@ from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.scan import SnapshotScan
 from regelate.core.requests import QueryRequest
 from regelate.operations.query import QueryLimits, QueryTools, query
-from tests.iceberg_tables import append, duckdb_rows, make_catalog, make_table
-from tests.lake import Lake
+from tests.support.iceberg_tables import append, duckdb_rows, make_catalog, make_table
+from tests.support.lake import Lake
 
 Find = Callable[..., list[Any]]
 OLD = Schema(

@@ -23,8 +23,8 @@ from regelate.adapters.iceberg.commit.producer import SnapshotProducer
 from regelate.core.upkeep.reachability import StoredFile
 from regelate.errors import Conflict, DataUnavailable, NotAllowed, NotFound, Unavailable
 from tests.adapters.test_expiry import NextMonth, ids, in_store, reachable
-from tests.deletes_writer import add_equality_deletes
-from tests.iceberg_tables import (
+from tests.support.deletes_writer import add_equality_deletes
+from tests.support.iceberg_tables import (
     add_data_files,
     append,
     changed_file,
@@ -35,8 +35,8 @@ from tests.iceberg_tables import (
     rows,
     stored_files,
 )
-from tests.lake import Lake, address
-from tests.table_model import model_rows
+from tests.support.lake import Lake, address
+from tests.support.table_model import model_rows
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", StringType()))
 HOUR_SECONDS = 3600

@@ -68,8 +68,8 @@ from regelate.core.requests import QueryRequest
 from regelate.core.table.schema import Column
 from regelate.errors import DataUnavailable, InvalidRequest, NotFound, RegelateError, Unsupported
 from regelate.operations.query import QueryAnswer, QueryLimits, QueryTools, query
-from tests.deletes_writer import add_equality_deletes, add_position_deletes, remove_file, truncate_file
-from tests.iceberg_tables import (
+from tests.support.deletes_writer import add_equality_deletes, add_position_deletes, remove_file, truncate_file
+from tests.support.iceberg_tables import (
     add_data_files,
     append,
     changed_file,

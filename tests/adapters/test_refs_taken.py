@@ -11,10 +11,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from regelate.tenancy import Address
-from tests.faults.hooks import PatientClock
-from tests.faults.stack import Answer, request, stack_with
-from tests.iceberg_tables import append, local_path, make_catalog, make_table, rows
 from tests.servers.rest_stub import Reply, RestStub, rest_stub
+from tests.support.iceberg_tables import append, local_path, make_catalog, make_table, rows
+from tests.system.faults.hooks import PatientClock
+from tests.system.faults.stack import Answer, request, stack_with
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))
 IDENT = "default.t"

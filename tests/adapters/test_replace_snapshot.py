@@ -21,8 +21,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from regelate.errors import Conflict, InvalidRequest
-from tests.deletes_writer import add_equality_deletes, add_position_deletes
-from tests.iceberg_tables import (
+from tests.support.deletes_writer import add_equality_deletes, add_position_deletes
+from tests.support.iceberg_tables import (
     add_data_files,
     append,
     live_data_files,
@@ -35,8 +35,8 @@ from tests.iceberg_tables import (
     rows,
     stored_files,
 )
-from tests.lake import Lake, in_table_order, recount, sequence_numbers, small
-from tests.table_model import model_rows
+from tests.support.lake import Lake, in_table_order, recount, sequence_numbers, small
+from tests.support.table_model import model_rows
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", StringType()))
 BY_P = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))

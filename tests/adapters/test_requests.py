@@ -15,8 +15,8 @@ from regelate.core.requests import CompactRequest, MaintainRequest
 from regelate.tenancy import Scope
 from tests.adapters.test_expiry import NextMonth, in_store, reachable
 from tests.adapters.test_quarantine import age, lists
-from tests.iceberg_tables import append, arrow_rows, rows
-from tests.lake import Answer, Lake, address
+from tests.support.iceberg_tables import append, arrow_rows, rows
+from tests.support.lake import Answer, Lake, address
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))
 CANDIDATES = 7

@@ -14,9 +14,8 @@ from pyiceberg.types import LongType, NestedField
 from regelate.adapters.iceberg.commit.committer import IcebergCommitter
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.core.running.commit import ExpiryChange, Outcome, SnapshotChange
-from tests.faults.hooks import PatientClock
-from tests.faults.stack import data_files, request, stack_with
-from tests.iceberg_tables import (
+from tests.servers.rest_stub import Reply, RestStub, rest_stub
+from tests.support.iceberg_tables import (
     NoLedger,
     append,
     arrow_rows,
@@ -26,8 +25,9 @@ from tests.iceberg_tables import (
     make_table,
     rows,
 )
-from tests.lake import Lake
-from tests.servers.rest_stub import Reply, RestStub, rest_stub
+from tests.support.lake import Lake
+from tests.system.faults.hooks import PatientClock
+from tests.system.faults.stack import data_files, request, stack_with
 
 SCHEMA = Schema(NestedField(1, "i", LongType()))
 

@@ -34,7 +34,7 @@ from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
 from regelate.core.running.rewrite import NewDataFile, OutputTarget
 from regelate.core.table.schema import Column, PartitionField
 from regelate.errors import InvalidRequest, Unavailable, Unsupported
-from tests.iceberg_tables import (
+from tests.support.iceberg_tables import (
     duckdb_rows,
     live_data_files,
     live_entries,

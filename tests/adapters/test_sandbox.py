@@ -19,7 +19,7 @@ from regelate.adapters.duckdb.session import open_session
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.scan import SnapshotScan
 from regelate.errors import InvalidRequest, RegelateError, ResourceExhausted, Unavailable
-from tests.iceberg_tables import append, live_data_paths, local_path, make_catalog, make_table, stored_files
+from tests.support.iceberg_tables import append, live_data_paths, local_path, make_catalog, make_table, stored_files
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),

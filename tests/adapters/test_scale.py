@@ -20,10 +20,17 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from regelate.adapters.duckdb import engine
 from regelate.errors import Conflict, InvalidRequest
-from tests.deletes_writer import add_equality_deletes, add_position_deletes
-from tests.iceberg_tables import add_data_files, append, live_data_files, live_data_paths, local_path, make_catalog
-from tests.lake import Lake, in_table_order, make_file, small
-from tests.table_model import model_rows
+from tests.support.deletes_writer import add_equality_deletes, add_position_deletes
+from tests.support.iceberg_tables import (
+    add_data_files,
+    append,
+    live_data_files,
+    live_data_paths,
+    local_path,
+    make_catalog,
+)
+from tests.support.lake import Lake, in_table_order, make_file, small
+from tests.support.table_model import model_rows
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),

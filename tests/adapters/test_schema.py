@@ -25,7 +25,7 @@ from regelate.adapters.iceberg.tables.schema import columns_of, same_columns, sc
 from regelate.adapters.iceberg.tables.spec import describe_order, describe_spec, order_of, spec_of
 from regelate.core.table.schema import Column, PartitionField, SortSpec
 from regelate.errors import InvalidRequest
-from tests.iceberg_tables import make_catalog, make_table
+from tests.support.iceberg_tables import make_catalog, make_table
 
 PLAIN_TYPES = [
     "boolean",

@@ -23,9 +23,9 @@ from regelate.entrypoints.actions import OPERATIONS
 from regelate.errors import Unavailable
 from regelate.settings import SettingsError, load_settings
 from regelate.settings.tenants import TenancySettings
-from tests.built import Built
-from tests.faults.stack import LOCAL_CATALOG, Stack, request, schema, stack_with
 from tests.servers.moto_aws import aws_server, client
+from tests.support.built import Built
+from tests.system.faults.stack import LOCAL_CATALOG, Stack, request, schema, stack_with
 
 ROLE = "arn:aws:iam::123456789012:role/tables"
 POLICY = session_policy(Access.READ, "acme", "s3://lake/w")

@@ -20,8 +20,8 @@ from regelate.core.policy.timeouts import Timeouts
 from regelate.entrypoints.log import logger
 from regelate.errors import Unavailable
 from regelate.settings import SettingsError, load_settings
-from tests.faults.stack import LOCAL_CATALOG, Stack, request, schema, stack_with
 from tests.servers.moto_aws import aws_server, client
+from tests.system.faults.stack import LOCAL_CATALOG, Stack, request, schema, stack_with
 
 BUCKET = "results"
 NOW_MS = 1_737_090_000_000

@@ -24,10 +24,10 @@ from regelate.adapters.duckdb import engine
 from regelate.adapters.iceberg.files.view import GroupViewWriter
 from regelate.core.table.table import FileScanTask
 from regelate.errors import RegelateError
-from tests.deletes_writer import add_equality_deletes, add_position_deletes
-from tests.iceberg_tables import append, live_data_paths, stored_files
-from tests.lake import Lake
-from tests.table_model import model_rows
+from tests.support.deletes_writer import add_equality_deletes, add_position_deletes
+from tests.support.iceberg_tables import append, live_data_paths, stored_files
+from tests.support.lake import Lake
+from tests.support.table_model import model_rows
 
 SCHEMA = Schema(
     NestedField(1, "a", LongType()),

@@ -39,7 +39,7 @@ from regelate.service.build import build
 from regelate.service.facade import Service
 from regelate.settings import load_settings
 from regelate.tenancy import Address
-from tests.core.test_measures import COMPACTED
+from tests.unit.core.test_measures import COMPACTED
 
 Line = dict[str, Any]
 

@@ -21,8 +21,8 @@ from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.requests import MaintainRequest
 from regelate.errors import NotFound, RegelateError
 from tests.adapters.test_expiry import NextMonth, ids, in_store, reachable
-from tests.deletes_writer import add_equality_deletes, add_position_deletes
-from tests.iceberg_tables import (
+from tests.support.deletes_writer import add_equality_deletes, add_position_deletes
+from tests.support.iceberg_tables import (
     append,
     arrow_rows,
     duckdb_rows,
@@ -35,9 +35,9 @@ from tests.iceberg_tables import (
     rows,
     stored_files,
 )
-from tests.java_manifests import data_file_fields, header_of
-from tests.lake import Answer, Lake, add_file, address, in_table_order, recount
-from tests.table_model import model_rows
+from tests.support.java_manifests import data_file_fields, header_of
+from tests.support.lake import Answer, Lake, add_file, address, in_table_order, recount
+from tests.support.table_model import model_rows
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", StringType()))
 BY_P = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))

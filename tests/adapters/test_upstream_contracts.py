@@ -41,8 +41,8 @@ from pyiceberg.types import ListType, LongType, NestedField, StringType, StructT
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from regelate.adapters.iceberg.metadata.manifest_schema import avro_schema
-from tests.deletes_writer import add_equality_deletes, add_position_deletes, remove_file, truncate_file
-from tests.iceberg_tables import (
+from tests.support.deletes_writer import add_equality_deletes, add_position_deletes, remove_file, truncate_file
+from tests.support.iceberg_tables import (
     add_data_files,
     append,
     arrow_rows,

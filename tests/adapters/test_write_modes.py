@@ -24,10 +24,8 @@ from regelate.operations.committing.attempt import MAX_RACES
 from regelate.service.build import build
 from regelate.service.facade import Service
 from regelate.settings import load_settings
-from tests.deletes_writer import add_equality_deletes, add_position_deletes
-from tests.faults.hooks import Hooked, PatientClock
-from tests.faults.stack import data_files
-from tests.iceberg_tables import (
+from tests.support.deletes_writer import add_equality_deletes, add_position_deletes
+from tests.support.iceberg_tables import (
     append,
     live_data_files,
     live_data_paths,
@@ -38,8 +36,10 @@ from tests.iceberg_tables import (
     row_texts,
     rows,
 )
-from tests.lake import address
-from tests.table_model import model_rows
+from tests.support.lake import address
+from tests.support.table_model import model_rows
+from tests.system.faults.hooks import Hooked, PatientClock
+from tests.system.faults.stack import data_files
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", StringType()), NestedField(3, "v", StringType()))
 BY_P = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from tests.faults.stack import Stack
-from tests.iceberg_tables import live_data_files, live_data_paths
-from tests.table_model import model_rows
+from tests.support.iceberg_tables import live_data_files, live_data_paths
+from tests.support.table_model import model_rows
+from tests.system.faults.stack import Stack
 
 pytestmark = pytest.mark.airflow
 ROOT = Path(__file__).parents[2]

@@ -14,9 +14,9 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
-from tests.faults.stack import Stack, stack_with
-from tests.iceberg_tables import add_data_files
 from tests.servers.moto_aws import KEYS, REGION, client
+from tests.support.iceberg_tables import add_data_files
+from tests.system.faults.stack import Stack, stack_with
 
 BUCKET = "lake"
 SECRET = KEYS["aws_secret_access_key"]

@@ -15,9 +15,9 @@ from regelate.core.planning.plan import FileGroup
 from regelate.core.table.table import DataFile, DeleteContent, DeleteFile, FileScanTask, Partition
 from regelate.errors import DataUnavailable, Unavailable
 from tests.aws.lake import S3Lake, add_files
-from tests.deletes_writer import add_equality_deletes, add_position_deletes
 from tests.servers import proxy
 from tests.servers.proxy import Door
+from tests.support.deletes_writer import add_equality_deletes, add_position_deletes
 
 FILES, ROWS = 40, 25
 DELAY_SECONDS = 0.02

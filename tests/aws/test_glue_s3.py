@@ -14,8 +14,8 @@ from regelate.core.requests import CompactRequest
 from regelate.core.table.storage import ObjectStoreAccess
 from regelate.tenancy import Address
 from tests.aws.lake import CATALOG, SECRET, S3Lake
-from tests.faults.stack import request
 from tests.servers.moto_aws import client
+from tests.system.faults.stack import request
 
 MONTH_MS = 30 * 24 * 3600 * 1000
 USERS = Address(tenant_id="default", catalog=CATALOG, ident="default.users", table="users")

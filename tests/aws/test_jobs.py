@@ -13,8 +13,8 @@ import pytest
 from regelate.handler import make_handler
 from tests.aws.lake import S3Lake
 from tests.entrypoints.fakes import REPOSITORY, LambdaContext
-from tests.faults.stack import request
 from tests.servers.moto_aws import KEYS, REGION, client, jobs_table
+from tests.system.faults.stack import request
 
 DELIVERIES = 3
 PROPERTIES = {"regelate.compaction.auto": "async"}

@@ -12,9 +12,9 @@ from regelate.adapters.duckdb import secrets
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.errors import Unavailable
 from tests.aws.lake import S3Lake, add_files
-from tests.faults.stack import request
 from tests.servers import proxy
 from tests.servers.proxy import Asked, Door, Fault
+from tests.system.faults.stack import request
 
 ALL = {"count": 50, "sum_id": 1225}
 COMPACT = request("COMPACT", "users")

@@ -11,8 +11,8 @@ from moto.s3.models import s3_backends
 from regelate.adapters.iceberg.files.ledger import RunLedger
 from regelate.adapters.iceberg.s3 import streams
 from tests.aws.lake import BUCKET, S3Lake
-from tests.faults.stack import request
 from tests.servers import proxy
+from tests.system.faults.stack import request
 
 ACCOUNT = "123456789012"
 

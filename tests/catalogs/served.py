@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from regelate.adapters.clock import SystemClock
-from tests.faults.stack import Stack, stack_with
+from tests.system.faults.stack import Stack, stack_with
 
 HOUR_SECONDS = 3600
 

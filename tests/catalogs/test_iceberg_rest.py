@@ -11,10 +11,10 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from tests.catalogs.served import LaterClock, lossy, stack_on
-from tests.deletes_writer import add_equality_deletes, add_position_deletes
-from tests.faults.stack import Stack, assert_nothing_left_behind, request
-from tests.iceberg_tables import live_data_files, live_data_paths, local_path
-from tests.table_model import model_rows
+from tests.support.deletes_writer import add_equality_deletes, add_position_deletes
+from tests.support.iceberg_tables import live_data_files, live_data_paths, local_path
+from tests.support.table_model import model_rows
+from tests.system.faults.stack import Stack, assert_nothing_left_behind, request
 
 pytestmark = pytest.mark.catalogs
 COLUMNS = {"id": "long!", "kind": "string"}

@@ -11,10 +11,10 @@ from pyiceberg.table import Table
 
 from regelate.adapters.duckdb.engine import DuckDBRewriteEngine
 from tests.catalogs.served import lossy, stack_on
-from tests.faults.stack import Stack, request
-from tests.iceberg_tables import live_data_paths
 from tests.servers.moto_aws import KEYS, REGION
-from tests.table_model import model_rows
+from tests.support.iceberg_tables import live_data_paths
+from tests.support.table_model import model_rows
+from tests.system.faults.stack import Stack, request
 
 pytestmark = pytest.mark.catalogs
 COLUMNS = {"id": "long!", "kind": "string"}

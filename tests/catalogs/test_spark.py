@@ -32,12 +32,12 @@ from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
 from tests.catalogs.lakes import GLUE_BUCKET, Shared, glue, nessie, rest
 from tests.catalogs.served import stack_on
-from tests.faults.stack import Stack
-from tests.iceberg_tables import live_data_paths, live_delete_files
 from tests.pipeline.conftest import LAUNCH
 from tests.servers.moto_aws import client
 from tests.servers.nessie import make_branch
 from tests.spark.iceberg import each
+from tests.support.iceberg_tables import live_data_paths, live_delete_files
+from tests.system.faults.stack import Stack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from regelate.core.jobs.exit_codes import EXIT_CODES, USAGE
 from regelate.settings import load_settings
 from tests.deploy.cloudformation import ROOT
 from tests.deploy.test_image import LINES
-from tests.faults.stack import Stack
+from tests.system.faults.stack import Stack
 
 FILE = ROOT / "integrations" / "kubernetes" / "cronjob.yaml"
 CRONJOB: dict[str, Any] = yaml.safe_load(FILE.read_text())

@@ -28,8 +28,8 @@ from regelate.core.jobs.exit_codes import DONE, FAILED, INTERRUPTED, LATER, PART
 from regelate.entrypoints.cli import failures, main, screen, texts
 from regelate.entrypoints.cli.parser import make_parser
 from regelate.entrypoints.cli.running import COMMANDS
-from tests.answers import check_answer
-from tests.iceberg_tables import append, live_data_paths, make_catalog, make_table
+from tests.support.answers import check_answer
+from tests.support.iceberg_tables import append, live_data_paths, make_catalog, make_table
 
 SOURCE = Path(__file__).parents[2] / "src"
 EVENTS = Path(__file__).parents[2] / "events"

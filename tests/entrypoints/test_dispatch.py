@@ -14,8 +14,8 @@ from regelate.core.requests import CompactRequest, QueryRequest
 from regelate.entrypoints.dispatch import dispatch
 from regelate.errors import InvalidRequest
 from regelate.settings import SettingsError
-from tests.answers import check_error
 from tests.entrypoints.fakes import FakeService, LambdaContext, settings_for
+from tests.support.answers import check_error
 
 QUERY = {"operation": "QUERY", "tenant_id": "test-tenant", "table": "users"}
 Claims = Mapping[str, object] | None

@@ -12,8 +12,8 @@ import pytest
 from regelate.entrypoints.actions import OPERATIONS
 from regelate.entrypoints.aws.http import ROUTES
 from regelate.handler import make_handler
-from tests.answers import check_answer
 from tests.entrypoints.fakes import REPOSITORY, FakeService, LambdaContext
+from tests.support.answers import check_answer
 
 EVENTS = sorted((REPOSITORY / "events").glob("*.json"))
 BATCHES = ("sqs_job",)

@@ -18,8 +18,8 @@ import httpx
 import pytest
 
 from regelate.entrypoints.serve import INVOCATIONS_PATH
-from tests.answers import check_answer
 from tests.entrypoints.fakes import REPOSITORY
+from tests.support.answers import check_answer
 
 pytestmark = pytest.mark.rie
 

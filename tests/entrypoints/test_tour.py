@@ -17,9 +17,9 @@ from regelate.entrypoints.serve import INVOCATIONS_PATH, Server
 from regelate.service.build import build
 from regelate.service.facade import Service
 from regelate.settings import load_settings
-from tests.answers import check_answer
-from tests.iceberg_tables import rows
-from tests.table_model import model_rows
+from tests.support.answers import check_answer
+from tests.support.iceberg_tables import rows
+from tests.support.table_model import model_rows
 
 CREATE = r"""{
     "httpMethod": "POST",

@@ -14,8 +14,8 @@ from regelate.pipeline.session import embedded_lake, open_session
 from tests.external.bench import Bench
 from tests.external.tables import TABLES
 from tests.external.trial import Outcome, run
-from tests.faults.stack import Stack
 from tests.pipeline.conftest import LAUNCH
+from tests.system.faults.stack import Stack
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.external.digest import quoted
-from tests.faults.stack import Stack
+from tests.system.faults.stack import Stack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

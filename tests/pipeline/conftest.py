@@ -12,7 +12,7 @@ import pytest
 
 from regelate.pipeline.names import TableName
 from regelate.pipeline.session import Launch, embedded_lake, open_session, spark_conf
-from tests.lake import Lake
+from tests.support.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

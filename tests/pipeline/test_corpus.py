@@ -9,8 +9,8 @@ import pytest
 from tests.external.bench import Bench
 from tests.external.tables import TABLES
 from tests.external.trial import run
-from tests.faults.stack import Stack
-from tests.lake import Lake
+from tests.support.lake import Lake
+from tests.system.faults.stack import Stack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

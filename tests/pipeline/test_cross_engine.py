@@ -24,9 +24,9 @@ from regelate.pipeline.rewrite import plan_rewrite, run_rewrite
 from regelate.pipeline.streams import rate_stream, write_stream
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
-from tests.iceberg_tables import live_delete_files
-from tests.lake import Lake
 from tests.spark.iceberg import delete_by_key
+from tests.support.iceberg_tables import live_delete_files
+from tests.support.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

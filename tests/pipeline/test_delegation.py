@@ -21,18 +21,18 @@ from regelate.service.spark_home import environment
 from regelate.settings import load_settings
 from tests.aws.lake import BUCKET
 from tests.aws.test_jobs import Cloud
-from tests.built import Built
 from tests.entrypoints.fakes import LambdaContext
-from tests.faults.stack import request
 from tests.pipeline.conftest import JARS
 from tests.servers.emr_serverless import APPLICATION, emr_server, spark_submit
 from tests.servers.moto_aws import REGION, aws_server, client
+from tests.support.built import Built
+from tests.system.faults.stack import request
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from regelate.pipeline.names import TableName
-    from tests.lake import Lake
+    from tests.support.lake import Lake
 
 pytestmark = pytest.mark.spark
 SECONDS = 120.0

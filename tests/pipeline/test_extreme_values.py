@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyiceberg.types import DoubleType, FixedType, FloatType, NestedField, TimeType
 
-from tests.extreme_values import TURNS, Extremes
-from tests.iceberg_tables import live_data_files, make_table
-from tests.lake import Lake
+from tests.support.extreme_values import TURNS, Extremes
+from tests.support.iceberg_tables import live_data_files, make_table
+from tests.support.lake import Lake
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

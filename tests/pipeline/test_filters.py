@@ -28,9 +28,9 @@ from pyiceberg.types import (
 )
 
 from regelate.core.requests import QueryRequest
-from tests.extreme_values import POOLS
-from tests.lake import Lake, address
 from tests.pipeline.filters import Filters, Written
+from tests.support.extreme_values import POOLS
+from tests.support.lake import Lake, address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,10 +27,10 @@ from pyiceberg.types import (
 from regelate.adapters.duckdb import sql
 from regelate.adapters.iceberg.tables.schema import columns_of
 from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
-from tests.footers import BEYOND_SPARK, FIXED, PLAIN, elements, every_type, footer_of, key_values, record
-from tests.iceberg_tables import live_data_paths, local_path
-from tests.lake import Lake
 from tests.spark.iceberg import each, java_table
+from tests.support.footers import BEYOND_SPARK, FIXED, PLAIN, elements, every_type, footer_of, key_values, record
+from tests.support.iceberg_tables import live_data_paths, local_path
+from tests.support.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

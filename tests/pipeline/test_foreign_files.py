@@ -1,5 +1,5 @@
-"""Trap T37 on Spark: files of other writers hold the rows that tests/foreign_files.py says, before and after a COMPACT
-by the service, vectorized and not."""
+"""Trap T37 on Spark: files of other writers hold the rows that tests/support/foreign_files.py says, before and after a
+COMPACT by the service, vectorized and not."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.foreign_files import FOREIGN
-from tests.lake import Lake
+from tests.support.foreign_files import FOREIGN
+from tests.support.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ from regelate.pipeline.__main__ import main
 from regelate.pipeline.events import Stream
 from regelate.pipeline.names import TableName
 from regelate.pipeline.tables import SparkTable
-from tests.iceberg_tables import live_delete_files
-from tests.lake import Lake
+from tests.support.iceberg_tables import live_delete_files
+from tests.support.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

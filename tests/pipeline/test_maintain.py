@@ -27,9 +27,9 @@ from regelate.pipeline.result import Result
 from regelate.pipeline.rewrite import plan_rewrite
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
-from tests.iceberg_tables import live_data_paths, make_catalog
-from tests.lake import Lake
-from tests.table_model import model_rows
+from tests.support.iceberg_tables import live_data_paths, make_catalog
+from tests.support.lake import Lake
+from tests.support.table_model import model_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,9 +19,10 @@ from pyiceberg.types import LongType, NestedField, UUIDType
 
 from regelate.pipeline.names import TableName
 from tests.adapters.test_expiry import NextMonth
-from tests.deletes_writer import add_equality_deletes
-from tests.iceberg_tables import live_delete_files
-from tests.java_manifests import (
+from tests.spark.iceberg import delete_by_key
+from tests.support.deletes_writer import add_equality_deletes
+from tests.support.iceberg_tables import live_delete_files
+from tests.support.java_manifests import (
     DROPPED_ID,
     KINDS,
     OURS_TOO,
@@ -35,9 +36,8 @@ from tests.java_manifests import (
     plain,
     spelled_out,
 )
-from tests.lake import Lake, address
-from tests.spark.iceberg import delete_by_key
-from tests.table_model import model_rows
+from tests.support.lake import Lake, address
+from tests.support.table_model import model_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

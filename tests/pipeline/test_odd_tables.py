@@ -16,10 +16,10 @@ from regelate.pipeline.result import exit_code
 from regelate.pipeline.spark_errors import error_of, error_of_opening
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
-from tests.faults.stack import Edit, edit_metadata
-from tests.faults.test_odd_tables import version, with_transform
-from tests.iceberg_tables import local_path
-from tests.lake import Lake
+from tests.support.iceberg_tables import local_path
+from tests.support.lake import Lake
+from tests.system.faults.stack import Edit, edit_metadata
+from tests.system.faults.test_odd_tables import version, with_transform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ from regelate.pipeline.options import Rewrite
 from regelate.pipeline.proof import Proof, Prover
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
-from tests.lake import Lake
+from tests.support.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ import pytest
 
 from regelate.errors import Unavailable
 from regelate.pipeline.sqlite_catalog import prepare
-from tests.iceberg_tables import make_catalog
+from tests.support.iceberg_tables import make_catalog
 
 
 def columns(file: Path) -> dict[str, list[str]]:

@@ -19,9 +19,9 @@ from regelate.pipeline.result import Result, Step
 from regelate.pipeline.steps import StepName, Upkeep, step_names
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
-from tests.iceberg_tables import live_delete_files, local_path
-from tests.lake import Lake
-from tests.table_model import model_rows
+from tests.support.iceberg_tables import live_delete_files, local_path
+from tests.support.lake import Lake
+from tests.support.table_model import model_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Manifests and manifest lists by Iceberg's Java writers, for the tables of `tests.java_manifests`."""
+"""Manifests and manifest lists by Iceberg's Java writers, for the tables of `tests.support.java_manifests`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pyiceberg.partitioning import PartitionSpec
 
 from regelate.adapters.iceberg.commit.manifest_writer import write_manifest_list
 from regelate.adapters.iceberg.manifests import ManifestReader
-from tests.java_manifests import RECORDED, SCHEMA, SPECS, header_of, metadata_json, partition_fields
 from tests.spark.iceberg import each
+from tests.support.java_manifests import RECORDED, SCHEMA, SPECS, header_of, metadata_json, partition_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,8 +117,8 @@ def recorded(headers: Headers) -> dict[str, Any]:
 
 if __name__ == "__main__":
     from regelate.pipeline.session import embedded_lake, open_session
-    from tests.lake import Lake
     from tests.pipeline.conftest import LAUNCH
+    from tests.support.lake import Lake
 
     with tempfile.TemporaryDirectory() as name:
         Lake(Path(name))

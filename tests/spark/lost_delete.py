@@ -16,8 +16,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from regelate.pipeline.session import ICEBERG_VERSION, Launch, embedded_lake, open_session
-from tests.lake import Lake
 from tests.spark.iceberg import delete_by_key, each, java_table
+from tests.support.lake import Lake
 
 CACHE = Path(__file__).parents[2] / ".servers" / "ivy"
 FILES, ROWS_PER_FILE, DELETED = 3, 10, (1, 11, 21)

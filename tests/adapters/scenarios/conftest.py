@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.table import Table
 
 from tests.adapters.scenarios.scene import BY_P, SCHEMA, batch
-from tests.lake import Lake
+from tests.support.lake import Lake
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from regelate.errors import RegelateError
-from tests.iceberg_tables import live_data_paths
-from tests.lake import Lake
-from tests.meanwhile import fresh
-from tests.table_model import model_rows
+from tests.support.iceberg_tables import live_data_paths
+from tests.support.lake import Lake
+from tests.support.meanwhile import fresh
+from tests.support.table_model import model_rows
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", StringType()))
 BY_P = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))

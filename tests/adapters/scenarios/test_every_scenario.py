@@ -39,7 +39,7 @@ def test_every_scenario_has_a_row_in_the_reliability_document_and_no_other_has()
 
 
 def test_every_scenario_that_a_golden_table_names_exists() -> None:
-    books = sorted((ROOT / "tests" / "golden").glob("conflict_*.txt"))
+    books = sorted((ROOT / "tests" / "unit" / "golden").glob("conflict_*.txt"))
     comments = [line for book in books for line in book.read_text().split("\n") if line.startswith("#")]
     named = {name for line in comments for name in re.findall(r"\btest[A-Z]\w+", line)}
     assert len(named) > 20

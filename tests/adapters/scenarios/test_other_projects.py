@@ -13,10 +13,10 @@ from pyiceberg.table import Table
 from regelate.adapters.clock import SystemClock
 from regelate.errors import Conflict
 from tests.adapters.scenarios.scene import SCHEMA, batch, ids, of, snapshots
-from tests.iceberg_tables import append, live_data_paths, rows
-from tests.lake import Lake, address
-from tests.meanwhile import fresh, orphans
-from tests.table_model import model_rows
+from tests.support.iceberg_tables import append, live_data_paths, rows
+from tests.support.lake import Lake, address
+from tests.support.meanwhile import fresh, orphans
+from tests.support.table_model import model_rows
 
 
 class NextMonth(SystemClock):

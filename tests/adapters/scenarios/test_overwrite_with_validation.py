@@ -8,11 +8,11 @@ import pytest
 from pyiceberg.table import Table
 
 from tests.adapters.scenarios.scene import batch, ids, of, then
-from tests.deletes_writer import add_equality_deletes, add_position_deletes
-from tests.iceberg_tables import append, live_delete_paths, rows
-from tests.lake import Lake
-from tests.meanwhile import fresh, orphans
-from tests.table_model import model_rows
+from tests.support.deletes_writer import add_equality_deletes, add_position_deletes
+from tests.support.iceberg_tables import append, live_delete_paths, rows
+from tests.support.lake import Lake
+from tests.support.meanwhile import fresh, orphans
+from tests.support.table_model import model_rows
 
 OVERWRITES: list[dict[str, Any]] = [
     {"mode": "overwrite_partitions"},

@@ -13,12 +13,12 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from regelate.errors import InvalidRequest
 from tests.adapters.scenarios.scene import BY_P, SCHEMA, batch, head_entries, ids, of, paths, refused, snapshots, then
-from tests.deletes_writer import add_deletion_vector, add_equality_deletes, add_position_deletes
-from tests.faults.stack import Stack, request
-from tests.iceberg_tables import append, live_data_files, live_data_paths, live_delete_paths, rows, stored_files
-from tests.lake import Lake, sequence_numbers, small
-from tests.meanwhile import fresh, upgrade_to_v3
-from tests.table_model import model_rows
+from tests.support.deletes_writer import add_deletion_vector, add_equality_deletes, add_position_deletes
+from tests.support.iceberg_tables import append, live_data_files, live_data_paths, live_delete_paths, rows, stored_files
+from tests.support.lake import Lake, sequence_numbers, small
+from tests.support.meanwhile import fresh, upgrade_to_v3
+from tests.support.table_model import model_rows
+from tests.system.faults.stack import Stack, request
 
 ADDED, DELETED = ManifestEntryStatus.ADDED, ManifestEntryStatus.DELETED
 WIDE = Schema(NestedField(1, "id", LongType()), NestedField(2, "text", StringType()))

@@ -10,11 +10,11 @@ from pyiceberg.table import Table
 
 from regelate.errors import CommitStateUnknown, Conflict
 from tests.adapters.scenarios.scene import BY_P, SCHEMA, batch, of, refused, snapshots, then
-from tests.deletes_writer import add_position_deletes, flip_byte, remove_file
-from tests.iceberg_tables import append, live_data_paths, local_path, rows, stored_files
-from tests.lake import Lake
-from tests.meanwhile import Line, impatient, orphans, parquet, remove_files, unnamed_metadata
-from tests.table_model import model_rows
+from tests.support.deletes_writer import add_position_deletes, flip_byte, remove_file
+from tests.support.iceberg_tables import append, live_data_paths, local_path, rows, stored_files
+from tests.support.lake import Lake
+from tests.support.meanwhile import Line, impatient, orphans, parquet, remove_files, unnamed_metadata
+from tests.support.table_model import model_rows
 
 TEN = [f"p{i}" for i in range(10)]
 

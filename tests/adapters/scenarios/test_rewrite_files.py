@@ -20,8 +20,8 @@ from regelate.core.table.table import ColumnMetrics, Partition
 from regelate.errors import InvariantViolated
 from regelate.operations.compacting.compact import CompactionTools
 from tests.adapters.scenarios.scene import BY_P, SCHEMA, batch, head_entries, ids, of, paths, refused, snapshots, then
-from tests.deletes_writer import add_equality_deletes, add_position_deletes
-from tests.iceberg_tables import (
+from tests.support.deletes_writer import add_equality_deletes, add_position_deletes
+from tests.support.iceberg_tables import (
     NoLedger,
     add_data_files,
     append,
@@ -32,9 +32,18 @@ from tests.iceberg_tables import (
     local_path,
     stored_files,
 )
-from tests.lake import Lake, sequence_numbers
-from tests.meanwhile import Line, fresh, head_summary, impatient, orphans, remove_files, unnamed_metadata, upgrade_to_v3
-from tests.table_model import model_rows
+from tests.support.lake import Lake, sequence_numbers
+from tests.support.meanwhile import (
+    Line,
+    fresh,
+    head_summary,
+    impatient,
+    orphans,
+    remove_files,
+    unnamed_metadata,
+    upgrade_to_v3,
+)
+from tests.support.table_model import model_rows
 
 ADDED, EXISTING, DELETED = ManifestEntryStatus.ADDED, ManifestEntryStatus.EXISTING, ManifestEntryStatus.DELETED
 DATA, DELETES = ManifestContent.DATA, ManifestContent.DELETES

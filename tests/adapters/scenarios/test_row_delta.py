@@ -9,11 +9,11 @@ from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.table import Table
 
 from tests.adapters.scenarios.scene import BY_P, SCHEMA, batch, head_entries, ids, of, paths, refused, snapshots, then
-from tests.deletes_writer import add_deletion_vector, add_equality_deletes, add_position_deletes
-from tests.iceberg_tables import append, live_data_paths, live_delete_paths, live_entries, stored_files
-from tests.lake import Lake, sequence_numbers
-from tests.meanwhile import fresh, orphans, remove_files, upgrade_to_v3
-from tests.table_model import model_rows
+from tests.support.deletes_writer import add_deletion_vector, add_equality_deletes, add_position_deletes
+from tests.support.iceberg_tables import append, live_data_paths, live_delete_paths, live_entries, stored_files
+from tests.support.lake import Lake, sequence_numbers
+from tests.support.meanwhile import fresh, orphans, remove_files, upgrade_to_v3
+from tests.support.table_model import model_rows
 
 DATA, DELETES = ManifestContent.DATA, ManifestContent.DELETES
 ADDED, DELETED = ManifestEntryStatus.ADDED, ManifestEntryStatus.DELETED

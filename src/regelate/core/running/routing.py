@@ -1,7 +1,7 @@
 """Who does a COMPACT: this process, a job of a worker of ours, a job of Spark's, or nobody. One decision, pure.
 
 It is asked up to three times, and each time knows more: of the request alone, of a table that only Spark reads, and of
-the plan. The cases stand in tests/golden/route_*.txt.
+the plan. The cases stand in tests/unit/golden/route_*.txt.
 """
 
 from __future__ import annotations

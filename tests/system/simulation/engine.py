@@ -1,0 +1,212 @@
+"""Stand-ins for DuckDB: they read what a task names, apply the deletes it names, and write through the actor's IO."""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import Record
+
+from regelate.adapters.iceberg.files.outputs import TableOutputs
+from regelate.adapters.iceberg.metadata.partitions import partition_of
+from regelate.adapters.iceberg.pyiceberg_errors import translate
+from regelate.core.planning.plan import FileGroup
+from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.running.rewrite import Fingerprint, NewDataFile, OutputTarget, RewriteResult
+from regelate.core.table.table import DeleteContent, FileScanTask, Partition
+from regelate.errors import DataUnavailable, RegelateError, Unavailable
+from regelate.ports.files import Ledger
+from tests.system.simulation.rows import Row, decode, decode_keys, decode_positions, describe, encode
+from tests.system.simulation.store import Door
+
+
+@contextmanager
+def _faults() -> Any:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataUnavailable("DATA_FILE_MISSING", str(error)) from error
+    except OSError as error:
+        raise translate(error) or error from error
+
+
+def no_footer(*arguments: object) -> None:
+    raise AssertionError("the simulator writes no Parquet")
+
+
+class SimOutputs(TableOutputs):
+    """The shipped outputs, but for the bytes: names and deletions are theirs, the content is rows as JSON."""
+
+    def __init__(self, metadata: TableMetadata, io: Any, ledger: Ledger, *, run_id: str, folder: Any) -> None:
+        super().__init__(metadata, io, ledger, run_id=run_id, folder=folder, annotate=no_footer)
+        self.field_ids = sorted(metadata.schema().field_ids)
+        self._door: Door = io.door
+
+    def put(self, partition: Partition, rows: Sequence[Row], reserved: list[str]) -> NewDataFile:
+        (target,) = self.reserve([partition])
+        reserved.append(target.location)
+        data = encode([r.within(self.field_ids) for r in rows])
+        with _faults():
+            self._door.write(target.location, data, whole=False)
+            stored = self._door.size(target.location)
+        if stored != len(data):
+            raise Unavailable("STORAGE_INCONSISTENT", f"{stored} bytes after an upload of {len(data)}", status=502)
+        return describe(target.location, partition, rows, len(data), self.field_ids)
+
+    def publish(self, target: OutputTarget, *, sort_order_id: int | None) -> NewDataFile:
+        raise AssertionError("the simulator's engine uploads by itself")
+
+
+def visible_rows(door: Door, task: FileScanTask, *, with_deletes: bool = True) -> list[Row]:
+    """Return a data file's rows without those that the deletes named in its task remove."""
+    with _faults():
+        rows = decode(door.read(task.data_file.path))
+        gone: set[int] = set()
+        for delete in task.deletes if with_deletes else ():
+            data = door.read(delete.path)
+            if delete.content is DeleteContent.POSITION:
+                gone.update(at for path, at in decode_positions(data) if path == task.data_file.path)
+            else:
+                keys = decode_keys(data)
+                gone.update(at for at, row in enumerate(rows) if row.key in keys)
+    return [row for at, row in enumerate(rows) if at not in gone]
+
+
+class SimEngine:
+    """Implements RewriteEngine. `lie` is told in one group of the rewrite; verification must find it out (law 7)."""
+
+    def __init__(self, door: Door, outputs: SimOutputs, lie: str | None) -> None:
+        self._door = door
+        self._outputs = outputs
+        self._lie = lie
+        self.lied = False
+        self.hang_ms = 0
+
+    def achieved_ratio(self, group: FileGroup, policy: CompactionPolicy) -> float:
+        return 1.0
+
+    def rewrite(
+        self,
+        groups: Sequence[FileGroup],
+        policy: CompactionPolicy,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> tuple[tuple[RewriteResult, ...], tuple[tuple[FileGroup, Exception], ...]]:
+        if self.hang_ms:
+            self._door.scheduler.step(self._door.actor, "hang", wait_ms=self.hang_ms)
+        done: list[RewriteResult] = []
+        failed: list[tuple[FileGroup, Exception]] = []
+        for group in groups:
+            reserved: list[str] = []
+            try:
+                done.append(self._result(group, reserved))
+            except RegelateError as fault:
+                self._outputs.discard(reserved)
+                failed.append((group, fault))
+        return tuple(done), tuple(failed)
+
+    def _result(self, group: FileGroup, reserved: list[str]) -> RewriteResult:
+        rows = [row for task in group.tasks for row in visible_rows(self._door, task)]
+        deleted = group.rows - len(rows)
+        rows = self._told(group, rows)
+        files = min(group.expected_output_files, len(rows))
+        parts = [rows[len(rows) * n // files : len(rows) * (n + 1) // files] for n in range(files)]
+        added = tuple(self._outputs.put(group.partition, part, reserved) for part in parts)
+        return RewriteResult(group=group, added=added, rows_deleted=deleted)
+
+    def _told(self, group: FileGroup, rows: list[Row]) -> list[Row]:
+        lie, self._lie = self._lie, None
+        if lie == "loses a row" and rows:
+            told = rows[:-1]
+        elif lie == "doubles a row" and rows:
+            told = [*rows, rows[0]]
+        elif lie == "doubles one row for another" and len(rows) > 1:
+            told = [*rows[:-1], rows[0]]
+        elif lie == "forgets the deletes":
+            told = [r for task in group.tasks for r in visible_rows(self._door, task, with_deletes=False)]
+        else:
+            return rows
+        self.lied = told != rows
+        return told
+
+    def fingerprints(self, result: RewriteResult) -> tuple[Fingerprint, Fingerprint]:
+        with _faults():
+            written = [row for f in result.added for row in decode(self._door.read(f.path))]
+        read = [row for task in result.group.tasks for row in visible_rows(self._door, task)]
+        return _fingerprint(r.within(self._outputs.field_ids) for r in read), _fingerprint(written)
+
+
+def _fingerprint(rows: Iterable[Row]) -> Fingerprint:
+    return sum((Fingerprint(rows=1, total=zlib.crc32(repr(row).encode())) for row in rows), Fingerprint())
+
+
+class SimKeyRewriter:
+    """Implements KeyRewriter."""
+
+    def __init__(self, door: Door, outputs: SimOutputs) -> None:
+        self._door = door
+        self._outputs = outputs
+
+    def without(
+        self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str]
+    ) -> tuple[tuple[FileScanTask, ...], tuple[NewDataFile, ...]]:
+        keys = set(rows["key"].to_pylist())  # type: ignore[index]
+        touched: list[FileScanTask] = []
+        left: dict[Partition, list[Row]] = defaultdict(list)
+        reserved: list[str] = []
+        try:
+            for task in tasks:
+                found = visible_rows(self._door, task)
+                if any(row.key in keys for row in found):
+                    touched.append(task)
+                    left[task.data_file.partition] += [row for row in found if row.key not in keys]
+            added = tuple(self._outputs.put(home, rest, reserved) for home, rest in left.items() if rest)
+        except BaseException:
+            self._outputs.discard(reserved)
+            raise
+        return tuple(touched), added
+
+
+class SimRowWriter:
+    """Implements RowWriter: records are Rows, `encode` makes of them what the committer's pruner reads."""
+
+    def __init__(self, metadata: TableMetadata, outputs: SimOutputs) -> None:
+        self._metadata = metadata
+        self._outputs = outputs
+        self._records: Sequence[Row] = ()
+
+    def encode(self, records: Sequence[Any]) -> pa.Table:
+        self._records = records
+        return pa.table({"key": pa.array([r.key for r in records], pa.int64())})
+
+    def coerce(self, arrow_table: object) -> object:
+        raise AssertionError("the simulator writes records")
+
+    def check_key(self, rows: object, key: Sequence[str]) -> None:
+        return None
+
+    def write(self, rows: object) -> tuple[NewDataFile, ...]:
+        reserved: list[str] = []
+        try:
+            homes = by_partition(self._metadata, self._records)
+            return tuple(self._outputs.put(home, part, reserved) for home, part in homes.items())
+        except BaseException:
+            self._outputs.discard(reserved)
+            raise
+
+    def discard(self, locations: Sequence[str]) -> None:
+        self._outputs.discard(locations)
+
+
+def by_partition(metadata: TableMetadata, rows: Iterable[Row]) -> Mapping[Partition, list[Row]]:
+    spec = metadata.spec()
+    found: dict[Partition, list[Row]] = defaultdict(list)
+    for row in rows:
+        record = Record(row.part) if spec.fields else Record()
+        found[partition_of(spec, metadata.schema(), record)].append(row)
+    return found

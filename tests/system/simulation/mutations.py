@@ -1,0 +1,188 @@
+"""One switch per law: what the shipped code would be without it. The simulator must notice each."""
+
+from __future__ import annotations
+
+from regelate.adapters.iceberg.cleanup import reach
+from regelate.adapters.iceberg.commit import committer, head_contents, producer
+from regelate.adapters.iceberg.files.ledger import RunLedger
+from regelate.core.planning import plan
+from regelate.core.running import conflict
+from regelate.core.table.head import Head
+from regelate.core.upkeep.ledger import LedgerEntry
+from regelate.core.upkeep.quarantine import Quarantine
+from regelate.operations import write
+from regelate.operations.committing import sent
+from regelate.operations.compacting import compact
+from regelate.operations.jobs import leasing
+from regelate.operations.upkeep import cleaning as upkeep_operations
+from regelate.operations.upkeep import reclaim, sweep
+from tests.system.simulation.undoing import (
+    Mutation,
+    always,
+    but_for_conflicts,
+    change,
+    first_window,
+    for_its_snapshot,
+    from_latest,
+    of_its_snapshot,
+    only_uuid,
+    reachable_from_main,
+    renumbered,
+    without_positions,
+    without_requirements,
+    without_returned_fields,
+)
+
+MUTATIONS: dict[str, Mutation] = {
+    "no-compare-and-swap": Mutation(
+        "1",
+        "commits do not require the head that was judged",
+        ((producer.SnapshotProducer, "_requirements", only_uuid),),
+    ),
+    "no-replace": Mutation(
+        "2", "a compaction is an `overwrite`", ((compact, "_replace", change(operation="overwrite")),)
+    ),
+    "judges-from-latest": Mutation(
+        "3", "new deletes are looked for from the head on (T6)", ((committer.IcebergCommitter, "window", from_latest),)
+    ),
+    "judges-once": Mutation(
+        "3", "a retry is not judged again", ((committer.IcebergCommitter, "window", first_window),)
+    ),
+    "new-sequence-number": Mutation(
+        "4", "outputs get the new sequence number", ((compact, "_replace", change(data_sequence_number=None)),)
+    ),
+    "ignores-new-position-deletes": Mutation(
+        "5", "new position deletes drop no group", ((conflict, "_hits", without_positions),)
+    ),
+    "drops-deletes-too-soon": Mutation(
+        "6",
+        "every delete file that was applied leaves the metadata",
+        (
+            (
+                compact,
+                "dangling_after",
+                lambda _: lambda tasks, *more: frozenset(d.path for t in tasks for d in t.deletes),
+            ),
+        ),
+    ),
+    "believes-the-engine": Mutation("7", "rewrites are not verified", ((compact, "verify_rewrite", always(None)),)),
+    "cleans-up-when-unknown": Mutation(
+        "8",
+        "outputs are deleted after COMMIT_STATE_UNKNOWN",
+        ((compact, "keeps_files", always(False)), (write, "keeps_files", always(False))),
+    ),
+    "never-looks": Mutation(
+        "8", "an attempt without an answer is tried again unseen", ((sent.Sent, "_landed", always(None)),)
+    ),
+    "forgets-what-landed": Mutation(
+        "8",
+        "the manifests of a commit that landed under a 409 count as lost (T7)",
+        (
+            (
+                committer.IcebergCommitter,
+                "forget_lost",
+                lambda shipped: lambda self, landed=None: shipped(self),
+            ),
+        ),
+    ),
+    "believes-conflicts": Mutation(
+        "8",
+        "a conflict that the head does not show proves that no sending is under way (T39)",
+        ((sent.SentAttempt, "is_in_doubt", but_for_conflicts),),
+    ),
+    "reachable-from-main": Mutation(
+        "10",
+        "files are kept for the head of main only",
+        ((reach.Reach, "_reached", reachable_from_main),),
+    ),
+    "no-fixed-point": Mutation(
+        "11",
+        "groups that gain nothing are rewritten",
+        ((plan, "_refusal", always(None)), (plan, "_useless", always(None))),
+    ),
+    "forgets-its-runs": Mutation("8", "a repeated event is not recognised", ((Head, "run", always(None)),)),
+    "believes-silence": Mutation(
+        "8",
+        "a head that does not show a commit proves that it did not land (T16)",
+        ((Head, "shows_next", always(True)),),
+    ),
+    "carries-old-columns": Mutation(
+        "2",
+        "rows that an upsert carries over are used again under another schema",
+        ((write, "_replacement", of_its_snapshot), (write._Replacement, "is_for", lambda _: for_its_snapshot)),
+    ),
+    "renumbers-entries": Mutation(
+        "4",
+        "rewritten manifests give their entries a new sequence number",
+        ((head_contents, "with_status", renumbered),),
+    ),
+    "no-ledger": Mutation("9", "names are not written down", ((RunLedger, "record", always(None)),)),
+    "sweeps-the-living": Mutation("9", "every run counts as dead", ((LedgerEntry, "is_dead", always(True)),)),
+    "sweeps-what-is-needed": Mutation(
+        "9",
+        "what snapshots name is swept as well",
+        ((sweep, "judge_files", lambda shipped: lambda entry, existing, needed: shipped(entry, existing, ())),),
+    ),
+    "lives-for-ever": Mutation("9", "a run goes on however old it is", ((RunLedger, "keep_alive", always(None)),)),
+    "no-grace": Mutation("10", "files are deleted before the grace is over", ((Quarantine, "is_due", always(True)),)),
+    "ignores-younger-lists": Mutation(
+        "10",
+        "what an undo of another expiry needs is deleted",
+        ((reclaim, "_needed", always(frozenset())),),
+    ),
+    "expires-over-refs": Mutation(
+        "10",
+        "an expiry requires nothing of the refs (T8)",
+        ((committer, "expiry_updates", without_requirements),),
+    ),
+    "removes-young-files": Mutation(
+        "10",
+        "orphan files go whatever their age",
+        ((upkeep_operations, "plan_orphans", lambda f: lambda *a, **m: f(*a, **{**m, "older_than_ms": 0})),),
+    ),
+    "believes-returned-columns": Mutation(
+        "2",
+        "columns that came back meanwhile are not noticed",
+        (
+            (
+                committer.IcebergCommitter,
+                "window",
+                without_returned_fields,
+            ),
+        ),
+    ),
+}
+
+MUTATIONS |= {
+    "works-without-its-lease": Mutation(
+        "9", "a worker goes on after another has its lease", ((leasing.Held, "check", always(None)),)
+    ),
+    "sends-undos-late": Mutation(
+        "10", "an undo is sent however late", ((Quarantine, "send_allowance_ms", always(2**62)),)
+    ),
+}
+
+KNOWN_SEEDS = {
+    "carries-old-columns": 338,
+    "no-compare-and-swap": 9,
+    "believes-returned-columns": 218,
+    "judges-from-latest": 110,
+    "judges-once": 2,
+    "new-sequence-number": 131,
+    "renumbers-entries": 25,
+    "ignores-new-position-deletes": 7,
+    "drops-deletes-too-soon": 17,
+    "believes-the-engine": 35,
+    "cleans-up-when-unknown": 78,
+    "forgets-what-landed": 17,
+    "believes-conflicts": 180,
+    "believes-silence": 157,
+    "sweeps-the-living": 31,
+    "lives-for-ever": 186,
+    "reachable-from-main": 3,
+    "no-grace": 38,
+    "ignores-younger-lists": 120,
+    "expires-over-refs": 10,
+    "removes-young-files": 50,
+}
+"""Seeds that noticed a mutation when it was last looked for: where a quick check begins. Others: seed 0."""

@@ -1,0 +1,97 @@
+"""What happens in one seed, drawn beforehand: kinds of actions, and what likes to happen beside what."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tests.system.simulation import deltas, extras, others
+from tests.system.simulation.catalog import CatalogKind
+
+LENGTH = 14
+"""Actions of one seed."""
+FOREIGN: dict[str, tuple[others.Foreign, int]] = {
+    "foreign append": (others.append, 5),
+    "branch append": (others.append_to_branch, 2),
+    "position delete": (others.position_delete, 7),
+    "equality delete": (others.equality_delete, 6),
+    "foreign overwrite": (others.overwrite, 2),
+    "remove files": (others.remove_files, 2),
+    "foreign manifest rewrite": (others.rewrite_manifests, 2),
+    "schema change": (others.change_schema, 2),
+    "schema there and back": (others.drop_and_return, 2),
+    "spec change": (others.change_spec, 1),
+    "tag": (others.tag, 2),
+    "branch": (others.branch, 2),
+    "drop ref": (others.drop_ref, 1),
+    "rollback": (others.roll_back, 2),
+    "merge": (deltas.merge, 4),
+    "statistics": (extras.statistics, 2),
+    "upgrade": (extras.upgrade, 1),
+}
+OURS = {
+    "write": 9,
+    "compact": 12,
+    "expire": 4,
+    "undo": 1,
+    "manifests": 2,
+    "dangling": 3,
+    "orphans": 1,
+    "sweep": 2,
+    "job": 3,
+}
+HOURS = "hours pass"
+SUSPENSION = "suspension"
+"""Minutes pass, for some while they sleep: longer than a lease, shorter than any retention."""
+THEMES: tuple[Mapping[str, int], ...] = (
+    {},
+    {},
+    {"write": 4, "compact": 6, "expire": 14, "undo": 8, "sweep": 8, "orphans": 3, HOURS: 8, "drop ref": 3},
+    {"expire": 16, "tag": 18, "branch": 4, "drop ref": 3, HOURS: 6, "compact": 8},
+    {"compact": 14, "rollback": 8, "remove files": 5, "equality delete": 9, "schema there and back": 4},
+)
+"""What a seed is about: kinds with another weight than usual. The first two are ordinary days."""
+BESIDE = {
+    "expire": ("tag", "branch", "rollback", "drop ref", "undo", "expire", "sweep"),
+    "compact": ("schema there and back", "rollback", "position delete", "equality delete", "expire", "compact"),
+    "position delete": ("remove files", "compact"),
+    "remove files": ("dangling", "compact", "rollback"),
+    "write": ("schema there and back", "rollback", "equality delete", "write", HOURS),
+    "undo": ("expire", "sweep", HOURS, HOURS),
+    HOURS: ("sweep", "orphans", "expire"),
+    "job": (*(SUSPENSION,) * 6, "job", "compact", "position delete"),
+    SUSPENSION: (SUSPENSION, "compact", "foreign append"),
+}
+"""What likes to happen just then: half of the actions that follow these are of these kinds."""
+NOT_HEAD_ONLY = {"branch append", "tag", "branch", "drop ref", "rollback", "undo"}
+REPEATED = ("write", "compact")
+
+
+@dataclass(frozen=True)
+class Action:
+    """One line of a seed's script. `twin`: sent twice with one run id, at once or after a crash."""
+
+    index: int
+    kind: str
+    twin: bool = False
+
+
+def script(rng: random.Random, catalog: CatalogKind, length: int = LENGTH) -> list[Action]:
+    weights = {**{k: w for k, (_, w) in FOREIGN.items()}, **OURS, HOURS: 3, SUSPENSION: 1, **rng.choice(THEMES)}
+    is_head_only = catalog is CatalogKind.HEAD_ONLY
+    kinds = {k: w for k, w in weights.items() if not (is_head_only and k in NOT_HEAD_ONLY)}
+    chosen = rng.choices(list(kinds), list(kinds.values()), k=length)
+    for i, kind in enumerate(chosen[:-1]):
+        beside = [k for k in BESIDE.get(kind, ()) if k in kinds]
+        if beside and rng.random() < 0.5:
+            chosen[i + 1] = rng.choice(beside)
+        if kind == "expire" and "undo" in kinds and rng.random() < 0.4:
+            chosen[rng.randrange(i + 1, length)] = "undo"
+    if "undo" in chosen and rng.random() < 0.5:
+        at = chosen.index("undo")
+        chosen[at : at + 3] = ("undo", HOURS, "sweep")[: length - at]
+    return [
+        Action(i, kind, twin=not is_head_only and kind in REPEATED and rng.random() < 0.25)
+        for i, kind in enumerate(chosen)
+    ]

@@ -1,0 +1,115 @@
+"""What the service is asked to write and to compact, through the shipped operations, committer and producer."""
+
+from __future__ import annotations
+
+import random
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from regelate.core.policy.policy import GB, CompactionPolicy, PlacementPolicy, Verify
+from regelate.core.requests import WriteMode
+from regelate.operations.compacting.compact import CompactCommand, CompactionTools, CompactOutcome, compact
+from regelate.operations.write import CheckPolicy, WriteCommand, WriteResult, WriteTools, write
+from tests.system.simulation.auditor import ModelRows
+from tests.system.simulation.engine import SimEngine, SimKeyRewriter, SimRowWriter, by_partition
+from tests.system.simulation.rows import Row
+from tests.system.simulation.scheduler import ActorClock
+from tests.system.simulation.session import Request, Session
+
+if TYPE_CHECKING:
+    from tests.system.simulation.world import Hand
+
+TARGET_BYTES = 320
+
+
+class Quiet:
+    """Implements Telemetry."""
+
+    def tell(self, occurrence: Any) -> None:
+        return None
+
+    def span(self, name: str, **attributes: Any) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+PLAIN = CompactionPolicy(
+    target_file_size_bytes=TARGET_BYTES,
+    min_file_size_bytes=int(TARGET_BYTES * 0.75),
+    max_file_size_bytes=int(TARGET_BYTES * 1.8),
+    min_input_files=2,
+)
+
+
+def compaction_policy(rng: random.Random) -> CompactionPolicy:
+    return replace(
+        PLAIN,
+        max_file_group_size_bytes=rng.choice((TARGET_BYTES * 2, 100 * TARGET_BYTES)),
+        delete_file_threshold=rng.choice((1, 2, 1000)),
+        rewrite_all=rng.random() < 0.15,
+        max_files=rng.choice((None, None, 4)),
+    )
+
+
+def compaction(hand: Hand, request: Request) -> CompactOutcome:
+    session = Session(hand)
+    rng = request.rng
+    verify = rng.choice((Verify.FAST, Verify.FAST, Verify.STRICT))
+    lie = hand.world.weather.lies(hand.actor, strict=verify is Verify.STRICT)
+    engine = SimEngine(hand.door, session.uploads, lie)
+    engine.hang_ms = hand.hang_ms
+    hand.engine = engine
+    tools = CompactionTools(
+        reader=session.reader,
+        engine=engine,
+        outputs=session.outputs,
+        committer=session.committer,
+        reclaimer=session.reclaimer,
+        telemetry=Quiet(),
+        clock=ActorClock(hand.world.scheduler, hand.actor),
+        placement=PlacementPolicy(memory_bytes=4 * GB, threads=2),
+    )
+    policy = request.policy or compaction_policy(rng)
+    command = CompactCommand(policy=policy, run_id=request.run_id, retention=request.retention, verify=verify)
+    with session.run():
+        return compact(tools, command)
+
+
+def writing(hand: Hand, request: Request) -> WriteResult:
+    session = Session(hand)
+    rng = request.rng
+    mode = rng.choices(list(WriteMode), (5, 3, 2))[0]
+    hand.doing = f"write {mode.value}"
+    hand.world.events[f"ran {hand.doing}"] += 1
+    metadata = session.table.metadata
+    extras = sorted(f for f in metadata.schema().field_ids if f > 3)
+    rows = [
+        Row(r.id, r.key, r.part, tuple((f, r.id * 10 + f) for f in extras))
+        for r in hand.world.rows_of_run(request.run_id, rng)
+    ]
+    if mode is WriteMode.UPSERT:
+        rows = list({r.key: r for r in rows if r.key is not None}.values()) or [Row(rows[0].id, 0, rows[0].part)]
+    homes = {row.id: (home.spec_id, home.values) for home, part in by_partition(metadata, rows).items() for row in part}
+    spec_homes = set(homes.values())
+
+    def intent(old: ModelRows) -> ModelRows:
+        kept = dict(old)
+        if mode is WriteMode.UPSERT:
+            keys = {r.key for r in rows}
+            kept = {i: r for i, r in old.items() if r[0].key not in keys}
+        if mode is WriteMode.OVERWRITE_PARTITIONS:
+            kept = {i: r for i, r in old.items() if r[1] not in spec_homes}
+        return {**kept, **{r.id: (r, homes[r.id]) for r in rows}}
+
+    hand.intend(intent)
+    tools = WriteTools(
+        table_uuid=str(metadata.table_uuid),
+        rows=SimRowWriter(metadata, session.uploads),
+        committer=session.committer,
+        clock=ActorClock(hand.world.scheduler, hand.actor),
+        check=lambda: CheckPolicy(interval=rng.choice((0, 5)), policy=compaction_policy(rng)),
+        fresh_reader=session.fresh_reader,
+        keys=lambda: SimKeyRewriter(hand.door, session.outputs_of(session.committer.table.metadata)),
+    )
+    with session.run():
+        return write(tools, WriteCommand(rows=rows, run_id=request.run_id, mode=mode, key=("key",)))
