@@ -117,7 +117,7 @@ def ask(tmp_path: Path) -> Ask:
 
 def values(answer: QueryAnswer) -> list[tuple[Any, ...]]:
     """Rows as tuples in the order of the columns, sorted where they compare."""
-    found = [tuple(row[c["name"]] for c in answer.columns) for row in answer.rows]
+    found = [tuple(row[c.name] for c in answer.columns) for row in answer.rows]
     return sorted(found, key=repr)
 
 
@@ -586,7 +586,7 @@ def test_every_type_comes_back_in_its_encoding(catalog: SqlCatalog, ask: Ask) ->
     append(table, [tuple(value for _, _, value, _ in EVERYTHING)])
     append(table, [tuple(None for _ in EVERYTHING)])
     found = ask(table, filter={"f1": -(2**31)})
-    assert [c["type"] for c in found.columns] == [text for _, text, _, _ in EVERYTHING]
+    assert [c.type for c in found.columns] == [text for _, text, _, _ in EVERYTHING]
     expected = {f"f{i}": encoded for i, (_, _, _, encoded) in enumerate(EVERYTHING)}
     assert json.dumps(found.rows[0]) == json.dumps(expected)
     assert json.dumps(ask(table, sql="SELECT * FROM t WHERE f1 IS NOT NULL").rows[0]) == json.dumps(expected)
@@ -676,7 +676,7 @@ def test_a_table_without_rows_answers_no_rows_and_all_columns(
     table = make_table(catalog, "ns.t", SCHEMA, BY_PART)
     found = ask(table, **request_)
     assert (found.rows, found.snapshot_id) == ((), None)
-    assert [dict(c) for c in found.columns] == [{"name": "id", "type": "long"}, {"name": "part", "type": "string"}]
+    assert [(c.name, c.type) for c in found.columns] == [("id", "long"), ("part", "string")]
     assert ask(table, aggregates=[{"function": "count"}, {"function": "max", "column": "id"}]).rows == (
         {"count": 0, "max_id": None},
     )

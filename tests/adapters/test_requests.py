@@ -10,7 +10,7 @@ from pyiceberg.types import LongType, NestedField
 from benchmarks.counting import IMPLEMENTATION, Requests, counting, kind_of
 from benchmarks.history import with_history
 from regelate.adapters.clock import SystemClock
-from regelate.core.answers import answer_fields
+from regelate.core.answers import Status, answer_fields
 from regelate.core.requests import CompactRequest, MaintainRequest
 from regelate.tenancy import Scope
 from tests.adapters.test_expiry import NextMonth, in_store, reachable
@@ -72,7 +72,7 @@ def test_what_many_snapshots_may_need_is_deleted_by_the_next_sweep_and_said_so(l
     assert ["MAINTAIN or SWEEP" in text for text in answer["warnings"]] == [True]
     assert asked.of("GET", "manifest list") < 20
     assert first["undo_id"] in lists(table)
-    swept = lake.service.upkeep.maintain(address(table), MaintainRequest(steps=("reclaim",)))
+    swept = answer_fields(lake.service.upkeep.maintain(address(table), MaintainRequest(steps=("reclaim",))))
     assert swept["steps"][0]["result"]["files_deleted"] > 0
     assert first["undo_id"] not in lists(table)
     assert len(rows(table.refresh())) == CANDIDATES + 1
@@ -132,9 +132,9 @@ def test_expiry_keeps_to_the_time_that_a_compaction_has_left(lake: Lake, seconds
     before = rows(table.refresh())
     with counting(clock.asked):
         answer = lake.service.compactions.compact(address(table), CompactRequest(force=True), seconds_left=25.0)
-    assert answer["status"] == "COMPLETED"
+    assert answer.status is Status.COMPLETED
     assert clock.monotonic() <= 25.0
-    assert answer["warnings"]
+    assert answer.warnings
     assert rows(table.refresh()) == before
     lake.built.again(clock=NextMonth())
     for _ in range(2):

@@ -110,7 +110,7 @@ def test_writers_at_once_and_a_compaction_among_them_lose_no_row(lake: S3Lake) -
         compacted = pool.submit(compact, USERS, CompactRequest(force=True))
         for future in done:
             future.result()
-    assert compacted.result()["compacted"] is True
+    assert compacted.result().compacted
     assert lake.count() == {"count": 59, "sum_id": 1225 + 3 * 6_000 + 9}
 
 
