@@ -211,6 +211,7 @@ class _Client(Catalog):
         if fault is CatalogFault.STATUS:
             raise self._answered("did not land")
         if fault is CatalogFault.REFUSED:
+            actor.was_turned_away = True
             raise CommitFailedException("somebody else was first")
         try:
             land = self._staged(requirements, updates)

@@ -50,6 +50,8 @@ class Actor:
     may_return: bool = False
     """An attempt of unknown outcome can land whenever main is rolled back to its base: for all that its sender knew of
     the table when it sent it, nothing in it is used up."""
+    was_turned_away: bool = False
+    """It was told of a conflict with a commit that nobody made."""
     is_unanswered: bool = False
     """An attempt of it got no answer that says what became of it."""
     is_committing: bool = False
