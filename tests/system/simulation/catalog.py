@@ -221,6 +221,9 @@ class _Client(Catalog):
             land()
         except CommitFailedException:  # a schema that changed, perhaps, which no head explains
             actor.may_return |= fits_again
+            if self._server.metadata.current_snapshot_id == base.current_snapshot_id:
+                actor.is_unanswered = True
+                actor.unknown_attempts += 1
             raise
         except (BadRequestError, OSError):
             actor.is_unanswered = True

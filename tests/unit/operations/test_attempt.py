@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from regelate.core.running.commit import Change, ExpiryChange, SnapshotChange
+from regelate.core.running.commit import Change, ExpiryChange, Outcome, SnapshotChange
 from regelate.core.running.rewrite import NewDataFile
 from regelate.core.table.head import Head
 from regelate.core.table.table import RUN_ID
@@ -21,6 +22,7 @@ from regelate.operations.committing.attempt import (
     Attempted,
     attempt,
 )
+from regelate.operations.committing.sent import SentAttempt
 from tests.unit.operations.fakes import NO_METRICS, CountingClock, MemoryCommitter, MemoryTable, partition
 
 LANDS = ("lost", "lost-as-conflict")
@@ -155,6 +157,15 @@ def test_t39_no_other_error_takes_the_files_of_such_an_attempt_away(table: Memor
     with pytest.raises(type(fault)) as caught:
         run(committer, decide=lambda head: decisions.pop(0)(committer))
     assert (keeps_files(caught.value), committer.left) == (True, 1)
+
+
+def test_t39_a_younger_metadata_file_with_the_same_snapshot_rules_no_attempt_out(table: MemoryTable) -> None:
+    """A client that swaps metadata files checks and replaces what it finds when it sends, not what was judged."""
+    base = replace(MemoryCommitter(table).head(), swaps_metadata=True)
+    change = SnapshotChange(operation="append", snapshot_id=7, summary={})
+    sent = SentAttempt(change=change, head=base, outcome=Outcome.UNKNOWN)
+    assert sent.is_on(replace(base, metadata_location="with another tag"))
+    assert not sent.is_on(replace(base, metadata_location="with another snapshot", snapshot_id=8))
 
 
 def test_t39_under_format_1_such_an_attempt_fits_again_after_a_rollback() -> None:

@@ -59,9 +59,11 @@ class SentAttempt:
         return not is_final and self.outcome is not Outcome.UNDONE
 
     def is_on(self, head: Head) -> bool:
-        """Say whether its base still is what a commit is made on."""
-        if self.head.swaps_metadata:
-            return self.head.metadata_location == head.metadata_location
+        """Say whether its base still is what a commit is made on.
+
+        Also where a client of the catalog swaps metadata files: it checks the requirements on the file that it finds
+        when it sends, and that may be a younger one than was judged, with another tag or property.
+        """
         return self.head.snapshot_id == head.snapshot_id
 
     @property
