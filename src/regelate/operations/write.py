@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from regelate.core.planning.plan import plan_compaction
 from regelate.core.planning.trigger import check_is_due
-from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.policy.policy import CompactionPolicy, digest
 from regelate.core.requests import WriteMode
 from regelate.core.running.commit import SnapshotChange
 from regelate.core.running.rewrite import NewDataFile
 from regelate.core.table.head import Head
-from regelate.core.table.table import RUN_ID, FileScanTask, SnapshotEntry
+from regelate.core.table.table import FileScanTask, SnapshotEntry, run_summary
 from regelate.errors import Unsupported, keeps_files
 from regelate.operations.committing.attempt import Attempted, attempt
 from regelate.ports.clock import Clock
@@ -28,10 +29,11 @@ CHECK_SECONDS = 2.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteCommand:
     """Rows are JSON records, or an Arrow table. `key` identifies a row for upsert. `run_id` makes a repeat land
-    once."""
+    once. `repeatable`: it is the caller's, and stands for these rows only."""
 
     rows: object
     run_id: str
+    repeatable: bool = False
     mode: WriteMode = WriteMode.APPEND
     key: tuple[str, ...] = ()
 
@@ -72,12 +74,14 @@ class WriteResult:
 def write(tools: WriteTools, command: WriteCommand) -> WriteResult:
     """Write records all-or-nothing and commit them in one snapshot.
 
-    Errors: InvalidRequest (422, the first faults by row and column; nothing written), Conflict COMMIT_CONFLICT or
-    TABLE_REPLACED, CommitStateUnknown. Zero rows commit nothing. An upsert or overwrite that loses a race is computed
-    anew on the new head, so it never rests on rows that changed meanwhile.
+    Errors: InvalidRequest (422, the first faults by row and column; IDEMPOTENCY_KEY_REUSED; nothing written),
+    Conflict COMMIT_CONFLICT or TABLE_REPLACED, CommitStateUnknown. Zero rows commit nothing. An upsert or overwrite
+    that loses a race is computed anew on the new head, so it never rests on rows that changed meanwhile.
     """
+    request_digest = _digest(tools.rows, command) if command.repeatable else None
     earlier = tools.committer.head().run(command.run_id)
     if earlier is not None:
+        earlier.check_request(request_digest)
         written = int(earlier.summary.get(RECORDS_WRITTEN, 0))
         return WriteResult(records_written=written, snapshot_id=earlier.snapshot_id, already_done=True)
     rows = tools.rows.encode(command.rows) if isinstance(command.rows, Sequence) else tools.rows.coerce(command.rows)
@@ -86,7 +90,7 @@ def write(tools: WriteTools, command: WriteCommand) -> WriteResult:
     added = tools.rows.write(rows)
     if not added:
         return WriteResult(records_written=0, snapshot_id=None)
-    done = _committed(tools, command, rows, added)
+    done = _committed(tools, command, request_digest, rows, added)
     recommended, small = _checked(tools, done)
     return WriteResult(
         records_written=sum(f.record_count for f in added),
@@ -116,8 +120,19 @@ class _Replacement:
         return self.metadata_location == head.metadata_location
 
 
-def _committed(tools: WriteTools, command: WriteCommand, rows: object, added: tuple[NewDataFile, ...]) -> Attempted:
-    summary = {RUN_ID: command.run_id, RECORDS_WRITTEN: str(sum(f.record_count for f in added))}
+def _digest(writer: RowWriter, command: WriteCommand) -> str:
+    return digest(json.dumps([command.mode.value, command.key, writer.digest(command.rows)]))
+
+
+def _committed(
+    tools: WriteTools,
+    command: WriteCommand,
+    request_digest: str | None,
+    rows: object,
+    added: tuple[NewDataFile, ...],
+) -> Attempted:
+    written = sum(f.record_count for f in added)
+    summary = {**run_summary(command.run_id, request_digest), RECORDS_WRITTEN: str(written)}
     made: list[_Replacement] = []
 
     def decide(head: Head) -> SnapshotChange:

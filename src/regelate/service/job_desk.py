@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from regelate.core.answers import JobAnswer
 from regelate.core.engines import HERE, Engine
 from regelate.core.jobs.job import JobRecord, Origin, lock_of
-from regelate.core.requests import request_json
+from regelate.core.requests import CompactRequest, request_json
+from regelate.core.table.table import key_reused
 from regelate.errors import InvalidRequest, NotFound
 from regelate.operations import answers
 from regelate.operations.compacting.continuing import RunPart
@@ -49,14 +50,15 @@ class JobDesk:
     ) -> JobRecord:
         """Store and announce a job for this part and those after it; return it, or the one that the table has.
 
-        Errors: Unsupported JOBS_DISABLED, Unavailable JOBS_UNAVAILABLE, InvalidRequest PAYLOAD_TOO_LARGE.
+        Errors: Unsupported JOBS_DISABLED, Unavailable JOBS_UNAVAILABLE, InvalidRequest PAYLOAD_TOO_LARGE, and
+        IDEMPOTENCY_KEY_REUSED where its job does something else.
         """
         tools = self._stores.needed()
         if len(request_json(part.request)) > MAX_STORED_REQUEST_BYTES:
             told = f"a job keeps {MAX_STORED_REQUEST_BYTES} bytes of its request; send less, or compact without a job"
             raise InvalidRequest("PAYLOAD_TOO_LARGE", told, status=413, max_bytes=MAX_STORED_REQUEST_BYTES)
         now = tools.store.now_ms()
-        return submit(
+        held = submit(
             tools,
             JobRecord(
                 job_id=_job_id(address, part.base_run_id),
@@ -75,6 +77,9 @@ class JobDesk:
                 why=why,
             ),
         )
+        if held.run_id == part.base_run_id and not _same(held.request, part.request):
+            raise key_reused(job_id=held.job_id)
+        return held
 
     def running(self, address: Address) -> JobRecord | None:
         """Return the job that somebody is at on a table; None also where there are no jobs."""
@@ -118,6 +123,11 @@ class JobDesk:
         if record is None or (multi and record.tenant_id != tenant_id):
             raise NotFound("JOB_NOT_FOUND", "there is no such job, or it ended long ago", job_id=job_id)
         return record
+
+
+def _same(kept: CompactRequest, asked: CompactRequest) -> bool:
+    """Compare what two parts of one run were asked; one of them may be a later part, which is asked for the rest."""
+    return asked in (kept, kept.rest) or kept == asked.rest
 
 
 def _job_id(address: Address, run_id: str) -> str:

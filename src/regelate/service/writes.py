@@ -66,7 +66,13 @@ class Writes:
         from regelate.operations.write import WriteCommand
 
         run_id = run_id_of("write", idempotency_key)
-        command = WriteCommand(rows=records, run_id=run_id, mode=WriteMode(mode), key=tuple(key))
+        command = WriteCommand(
+            rows=records,
+            run_id=run_id,
+            repeatable=idempotency_key is not None,
+            mode=WriteMode(mode),
+            key=tuple(key),
+        )
         with self._tables.open(address) as session:
             done = self._written(session, command)
             properties = session.properties

@@ -303,6 +303,16 @@ def test_row_40_one_event_submits_one_job_also_when_it_comes_after_the_end(stack
     assert len(stack.replaced()) == 1
 
 
+def test_a_key_whose_job_does_something_else_is_refused_and_the_job_goes_on(stack: JobStack) -> None:
+    job_id = stack.submit(idempotency_key="night")
+    other = request("COMPACT", "t", idempotency_key="night", max_files=2, **{"async": True})
+    error = stack.refused(422, "IDEMPOTENCY_KEY_REUSED", ["another request"], other)
+    assert error["details"] == {"job_id": job_id}
+    assert stack.work() > 0
+    stack.refused(422, "IDEMPOTENCY_KEY_REUSED", ["another request"], other)
+    assert stack.job(job_id)["state"] == "SUCCEEDED"
+
+
 def test_row_40_a_key_whose_job_failed_is_served_anew_and_what_had_landed_lands_once(stack: JobStack) -> None:
     job_id = stack.submit(idempotency_key="night")
     stack.service.worker.run_job(job_id, 1, seconds_left=BUDGET)

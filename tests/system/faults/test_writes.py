@@ -119,6 +119,32 @@ def test_row_19_a_compaction_sent_again_is_done_already(empty: Stack) -> None:
     assert (again["status"], again["compacted"]) == ("ALREADY_DONE", True)
 
 
+def test_a_key_that_was_sent_with_another_request_is_refused_and_nothing_is_written(empty: Stack) -> None:
+    sent: list[Answer] = [
+        {"records": [{"id": 1, "v": "a"}, {"id": 2}], "mode": "upsert", "key": ["id"]},
+        {"records": [{"id": 2}, {"id": 1, "v": "a"}], "mode": "upsert", "key": ["id"]},
+        {"records": [{"id": 1, "v": "a"}, {"id": 2}]},
+        {"records": [{"id": 1, "v": "b"}, {"id": 2}], "mode": "upsert", "key": ["id"]},
+    ]
+    empty.ok("WRITE", "t", idempotency_key="k", **sent[0])
+    with empty.untouched():
+        for other in sent[1:]:
+            body = request("WRITE", "t", idempotency_key="k", **other)
+            error = empty.refused(422, "IDEMPOTENCY_KEY_REUSED", ["another request"], body)
+            assert error["retryable"] is False
+        reordered = {"v": "a", "id": 1}
+        same = {**sent[0], "records": [reordered, {"id": 2}]}
+        assert empty.ok("WRITE", "t", idempotency_key="k", **same)["already_done"]
+    empty.ok("COMPACT", "t", force=True, idempotency_key="k")
+    empty.ok("WRITE", "t", records=[{"id": 9}])
+    empty.ok("COMPACT", "t", force=True, idempotency_key="c")
+    with empty.untouched():
+        other = request("COMPACT", "t", force=True, target_file_size_mb=64, idempotency_key="c")
+        empty.refused(422, "IDEMPOTENCY_KEY_REUSED", ["another request"], other)
+        how_it_runs = {"time_budget_seconds": 60}
+        assert empty.ok("COMPACT", "t", force=True, idempotency_key="c", **how_it_runs)["status"] == "ALREADY_DONE"
+
+
 ROUNDS = 4
 _together: Any = None
 

@@ -130,19 +130,22 @@ class MemoryTable:
             refs=tuple(refs),
         )
 
-    def photograph(self, policy: CompactionPolicy) -> TableSnapshot:
-        """Return the table as the real reader would."""
-        state = self.state
+    def photograph(self, policy: CompactionPolicy, snapshot_id: int | None = None) -> TableSnapshot:
+        """Return the table as the real reader would, at its head or at a snapshot."""
+        at = self.head_id if snapshot_id is None else snapshot_id
+        if at is not None and at not in (s.snapshot_id for s in self.log):
+            raise NotFound("SNAPSHOT_NOT_FOUND", f"snapshot {at} is not in the table (expired?)")
+        state = self.states[at]
         index = DeleteIndex(state.deletes.values())
         tasks = [FileScanTask(data_file=f, deletes=index.applicable(f)) for f in state.files.values()]
-        entry = next((s for s in self.log if s.snapshot_id == self.head_id), None)
+        entry = next((s for s in self.log if s.snapshot_id == at), None)
         return TableSnapshot(
             ident="db.t",
             uuid=self.uuid,
             format_version=2,
             location="memory://t",
             metadata_location=f"v{self.version}",
-            snapshot_id=self.head_id,
+            snapshot_id=at,
             sequence_number=entry.sequence_number if entry else 0,
             timestamp_ms=entry.timestamp_ms if entry else 0,
             schema_id=0,
@@ -461,7 +464,7 @@ class MemoryReader:
     def read(
         self, policy: CompactionPolicy, *, snapshot_id: int | None = None, deadline: float | None = None
     ) -> TableSnapshot:
-        return self._table.photograph(policy)
+        return self._table.photograph(policy, snapshot_id)
 
     def explain(self, policy: CompactionPolicy) -> Any:
         return ((t.data_file, classify(t.data_file, t.deletes, policy)) for t in self._table.tasks())

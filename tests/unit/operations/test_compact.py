@@ -135,6 +135,67 @@ def test_the_plan_of_a_dry_run_is_executed_and_another_is_refused(table: MemoryT
     assert compact(tools_for(table), command(plan_id=plan.plan_id)).status is Status.COMPLETED
 
 
+def planned(table: MemoryTable) -> str:
+    plan = compact(tools_for(table), command(dry_run=True)).plan
+    assert plan is not None
+    return plan.plan_id
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_plan_that_was_executed_is_already_done_and_nothing_is_rewritten(table: MemoryTable, dry_run: bool) -> None:
+    plan_id = planned(table)
+    first = compact(tools_for(table), command(plan_id=plan_id))
+    written = outputs(table)
+    again = compact(tools_for(table, engine=None), command(run_id="other", plan_id=plan_id, dry_run=dry_run))
+    assert (again.status, again.reason) == (Status.ALREADY_DONE, "PLAN_ALREADY_COMMITTED")
+    assert again.snapshot_id == first.snapshot_id
+    assert outputs(table) == written
+
+
+def test_a_plan_whose_files_others_have_rewritten_is_refused_before_any_work(table: MemoryTable) -> None:
+    plan_id = planned(table)
+    table.append("x", [77])
+    table.append("y", [78])
+    compact(tools_for(table), command())
+    with pytest.raises(Conflict, match="all 2 groups") as caught:
+        compact(tools_for(table, engine=None), command(run_id="other", plan_id=plan_id))
+    assert (caught.value.code, caught.value.retryable) == ("PLAN_CHANGED", False)
+
+
+def test_of_a_plan_of_which_others_changed_a_part_the_rest_is_done(table: MemoryTable) -> None:
+    plan_id = planned(table)
+    table.overwrite_without(files_of(table, "x")[0])
+    before = table.rows()
+    done = compact(tools_for(table), command(plan_id=plan_id))
+    assert (done.status, done.reason) == (Status.PARTIAL, "CONFLICT_INPUT_REMOVED")
+    assert done.stats is not None
+    assert (done.stats.groups, done.stats.dropped_groups) == (1, 1)
+    assert "was dropped: CONFLICT_INPUT_REMOVED" in done.warnings[0]
+    assert table.rows() == before
+
+
+def test_a_plan_whose_snapshot_has_expired_is_changed_or_was_executed(table: MemoryTable) -> None:
+    fresh, plan_id = filled(), planned(table)
+    for one in (table, fresh):
+        one.append("x", [77])
+    compact(tools_for(table), command(plan_id=plan_id))
+    for one in (table, fresh):
+        one.expire([int(plan_id.split("-")[0])])
+    assert compact(tools_for(table), command(run_id="other", plan_id=plan_id)).status is Status.ALREADY_DONE
+    with pytest.raises(Conflict, match="has expired; plan again") as caught:
+        compact(tools_for(fresh), command(plan_id=plan_id))
+    assert caught.value.code == "PLAN_CHANGED"
+
+
+def test_a_run_id_that_another_request_has_used_is_refused(table: MemoryTable) -> None:
+    compact(tools_for(table), command(request_digest="one"))
+    assert compact(tools_for(table), command(request_digest="one")).status is Status.ALREADY_DONE
+    assert compact(tools_for(table), command()).status is Status.ALREADY_DONE, "an earlier version did not say"
+    with pytest.raises(InvalidRequest) as caught:
+        compact(tools_for(table), command(request_digest="another"))
+    assert (caught.value.code, caught.value.status) == ("IDEMPOTENCY_KEY_REUSED", 422)
+
+
 def test_a_run_that_landed_before_is_already_done_and_reads_nothing(table: MemoryTable) -> None:
     first = compact(tools_for(table), command())
     table.append("x", [77])

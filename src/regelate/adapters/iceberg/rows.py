@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -57,6 +59,16 @@ class IcebergRowWriter:
         self._row_group_rows = _number(
             properties, TableProperties.PARQUET_ROW_GROUP_LIMIT, TableProperties.PARQUET_ROW_GROUP_LIMIT_DEFAULT
         )
+
+    def digest(self, rows: object) -> str:
+        """Return the digest of rows as they were sent: JSON records, or the bytes of an Arrow table."""
+        found = hashlib.sha256()
+        if isinstance(rows, Sequence):
+            found.update(json.dumps(rows, sort_keys=True, default=str).encode())
+        else:
+            with pa.ipc.new_stream(pa.PythonFile(_Digested(found), mode="w"), _table(rows).schema) as stream:
+                stream.write_table(_table(rows))
+        return found.hexdigest()
 
     def encode(self, records: Sequence[Mapping[str, object]]) -> pa.Table:
         """Return JSON records as typed Arrow, or refuse them all. Nothing is written."""
@@ -147,6 +159,25 @@ class IcebergRowWriter:
                 start += step
                 if start >= rows.num_rows or sink.tell() >= self._target_bytes:
                     return start
+
+
+class _Digested:
+    """A file that keeps nothing of what is written into it but its digest."""
+
+    closed = False
+
+    def __init__(self, digest: Any) -> None:
+        self._digest = digest
+
+    def write(self, data: bytes) -> int:
+        self._digest.update(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        self.closed = True
 
 
 def _number(properties: Mapping[str, str], name: str, default: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from regelate.core.table.table import SnapshotEntry, SnapshotRef
+from regelate.core.table.table import PLAN_ID, SnapshotEntry, SnapshotRef
 
 SOURCE_ID = "source-snapshot-id"
 
@@ -48,7 +48,13 @@ class Head:
         One that a rollback took out of main's history is listed until it expires, and counts no more. Where that
         history is cut, by an expiry or by a catalog that shows no parents (T16), a snapshot from before the cut counts.
         """
-        found = [s for s in self.snapshots if s.run_id == run_id]
+        return self._held([s for s in self.snapshots if s.run_id == run_id])
+
+    def plan(self, plan_id: str) -> SnapshotEntry | None:
+        """Find a snapshot that a run of this plan committed, if main still holds it."""
+        return self._held([s for s in self.snapshots if s.summary.get(PLAN_ID) == plan_id])
+
+    def _held(self, found: list[SnapshotEntry]) -> SnapshotEntry | None:
         if not found:
             return None
         lineage = list(self._lineage())

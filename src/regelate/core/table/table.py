@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
+
+from regelate.errors import InvalidRequest
 
 MAIN_BRANCH = "main"
 
@@ -131,10 +134,34 @@ class SnapshotEntry:
     def run_id(self) -> str | None:
         return self.summary.get(RUN_ID)
 
+    def check_request(self, request_digest: str | None) -> None:
+        """Raise InvalidRequest IDEMPOTENCY_KEY_REUSED (422) where another request than this one committed it.
+
+        Snapshots of earlier versions, and of Spark, do not say which request they were made for.
+        """
+        made_for = self.summary.get(REQUEST_DIGEST)
+        if None not in (made_for, request_digest) and made_for != request_digest:
+            raise key_reused(snapshot_id=self.snapshot_id)
+
 
 RUN_ID = "regelate.run-id"
 PLAN_ID = "regelate.plan-id"
-"""Summary properties of every snapshot that this service commits (law 8)."""
+REQUEST_DIGEST = "regelate.request-digest"
+"""Summary properties of the snapshots that this service commits: whose run it was, by which plan, for which request."""
+
+
+def run_summary(run_id: str, request_digest: str | None) -> dict[str, str]:
+    """Return what a snapshot's summary says of its run."""
+    return {RUN_ID: run_id} if request_digest is None else {RUN_ID: run_id, REQUEST_DIGEST: request_digest}
+
+
+def key_reused(**details: Any) -> InvalidRequest:
+    return InvalidRequest(
+        "IDEMPOTENCY_KEY_REUSED",
+        "this idempotency_key was sent before with another request; send the same one again, or a key of its own",
+        status=422,
+        **details,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -200,7 +200,8 @@ def compact(args: argparse.Namespace) -> int:
 def _compacted(args: argparse.Namespace, answer: Answer) -> None:
     table, stats, reason = name_of(args), answer["stats"], answer["reason"]
     if answer["status"] == "ALREADY_DONE":
-        screen.say(f"{table} was compacted by this --idempotency-key before; nothing was done now.")
+        what = "--plan-id" if reason == "PLAN_ALREADY_COMMITTED" else "--idempotency-key"
+        screen.say(f"{table} was compacted by this {what} before; nothing was done now.")
     elif stats is None:
         screen.say(f"Nothing to do for {table} ({reason}): {WHY_NOTHING.get(reason, 'nothing was changed')}.")
     else:

@@ -23,6 +23,7 @@ HINTS: Mapping[str, str] = {
     "RESULT_TOO_LARGE": "read fewer rows or columns (--limit, --columns), or aggregate",
     "COMMIT_CONFLICT": "other writers were faster each time; run the same command again",
     "PLAN_CHANGED": "make a new plan: `regelate plan NS.TABLE`",
+    "IDEMPOTENCY_KEY_REUSED": "send the request that this --idempotency-key was made for, or choose another key",
     "COMMIT_STATE_UNKNOWN": "look at the table before you repeat it; repeating with --idempotency-key is safe",
     "COST_LIMIT_EXCEEDED": "narrow it with --partition or --max-files, or raise --max-cost",
     "DEMO_DATA_MISSING": "install it: pip install 'regelate[demo]'",

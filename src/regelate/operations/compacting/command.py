@@ -29,6 +29,8 @@ class CompactCommand:
 
     policy: CompactionPolicy
     run_id: str
+    request_digest: str | None = None
+    """Of the request that the run is for: the same run id with another one is refused."""
     request: CompactRequest = field(default_factory=CompactRequest)
     capabilities: Capabilities = HERE_ALONE
     dry_run: bool = False

@@ -17,11 +17,11 @@ from regelate.core.running.routing import Job, Refused, nothing_fits, placed, ro
 from regelate.core.running.stats import PhaseSeconds, summarise
 from regelate.core.table.deletes import dangling_after
 from regelate.core.table.head import Head
-from regelate.core.table.table import PLAN_ID, RUN_ID, TableSnapshot, TableTotals
-from regelate.errors import InvariantViolated, NotAllowed, RegelateError, keeps_files
+from regelate.core.table.table import PLAN_ID, TableSnapshot, TableTotals, run_summary
+from regelate.errors import Conflict, InvariantViolated, NotAllowed, RegelateError, keeps_files
 from regelate.operations.committing.attempt import Attempted, attempt
 from regelate.operations.compacting.command import CompactCommand, CompactionTools, CompactOutcome
-from regelate.operations.compacting.gone import all_changed, dropped_text, taken_away
+from regelate.operations.compacting.gone import all_changed, dropped_text, still_standing, taken_away
 from regelate.operations.compacting.pacing import Paced, Stop, rewrite_paced
 from regelate.operations.compacting.planning import left_to, plan_table, stopped_before_commit
 from regelate.operations.compacting.rewriting import as_error
@@ -44,7 +44,8 @@ class _Run:
     watch: Stopwatch
     failed: list[tuple[FileGroup, RegelateError]] = field(default_factory=list)
     gone: tuple[DroppedGroup, ...] = ()
-    """Whose files were no longer in the table when they could not be read; `dropped` has them too, after the commit."""
+    """Whose files were no longer in the table when the plan was executed, or when they could not be read; `dropped` has
+    them too, after the commit."""
     dropped: tuple[DroppedGroup, ...] = ()
     warnings: list[str] = field(default_factory=list)
     stopped: Stop | None = None
@@ -58,23 +59,32 @@ def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progre
     output of this run is deleted before the error leaves (law 8).
     """
     watch = Stopwatch(tools.clock)
-    earlier = tools.committer.head().run(command.run_id)
+    head = tools.committer.head()
+    earlier = head.run(command.run_id)
     if earlier is not None:
-        return CompactOutcome(
-            status=Status.ALREADY_DONE, reason="RUN_ALREADY_COMMITTED", compacted=True, snapshot_id=earlier.snapshot_id
-        )
-    with tools.telemetry.span("plan"), watch.phase("plan"):
-        snapshot, plan = plan_table(
-            tools.reader,
-            tools.engine,
-            command.policy,
-            tools.placement,
-            plan_id=command.plan_id,
-            dry_run=command.dry_run,
-            through=command.through,
-            earlier_runs=command.earlier_runs,
-            in_parts=command.pacing.in_parts,
-        )
+        earlier.check_request(command.request_digest)
+        return _already_done("RUN_ALREADY_COMMITTED", earlier.snapshot_id)
+    executed = None if command.plan_id is None else head.plan(command.plan_id)
+    gone: tuple[DroppedGroup, ...] = ()
+    try:
+        with tools.telemetry.span("plan"), watch.phase("plan"):
+            snapshot, plan = plan_table(
+                tools.reader,
+                tools.engine,
+                command.policy,
+                tools.placement,
+                plan_id=command.plan_id,
+                dry_run=command.dry_run,
+                through=command.through,
+                earlier_runs=command.earlier_runs,
+                in_parts=command.pacing.in_parts,
+            )
+            if command.plan_id is not None and plan.groups:
+                plan, gone = still_standing(tools.committer, snapshot, plan)
+    except Conflict as changed:
+        if executed is None or changed.code != "PLAN_CHANGED":
+            raise
+        return _already_done("PLAN_ALREADY_COMMITTED", executed.snapshot_id)
     if command.dry_run:
         return CompactOutcome(status=Status.PLANNED, reason=plan.reason.value, compacted=False, plan=plan)
     if not plan.groups:
@@ -85,7 +95,7 @@ def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progre
         raise found.error
     if isinstance(found, Job):
         return left_to(found, plan)
-    run = _Run(snapshot=snapshot, plan=plan, watch=watch)
+    run = _Run(snapshot=snapshot, plan=plan, watch=watch, gone=gone)
     with tools.telemetry.span("execute", groups=len(plan.groups), files=plan.files):
         results = _rewritten(tools, command, run, progress)
     if run.stopped is Stop.CANCELLED or not results:
@@ -94,6 +104,10 @@ def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progre
     with tools.telemetry.span("commit", groups=len(results)), watch.phase("commit"):
         done = _committed(tools, command, run, results)
     return _outcome(tools, command, run, done, results)
+
+
+def _already_done(reason: str, snapshot_id: int | None) -> CompactOutcome:
+    return CompactOutcome(status=Status.ALREADY_DONE, reason=reason, compacted=True, snapshot_id=snapshot_id)
 
 
 def _rewritten(
@@ -138,7 +152,8 @@ def _rewritten(
             else:
                 verified.append(result)
     try:
-        run.gone, run.failed = taken_away(tools.committer, run.snapshot, run.failed)
+        gone, run.failed = taken_away(tools.committer, run.snapshot, run.failed)
+        run.gone += gone
         if not verified:
             raise run.failed[0][1] if run.failed else all_changed(run.gone)
     except Exception:
@@ -184,7 +199,7 @@ def _replace(command: CompactCommand, run: _Run, snapshot_id: int, landing: Sequ
     return SnapshotChange(
         operation="replace",
         snapshot_id=snapshot_id,
-        summary={RUN_ID: command.run_id, PLAN_ID: run.plan.plan_id},
+        summary={**run_summary(command.run_id, command.request_digest), PLAN_ID: run.plan.plan_id},
         added=tuple(f for r in landing for f in r.added),
         removed={t.data_file.path: t.data_file.manifest_path for t in tasks},
         removed_entries=len(tasks),
@@ -208,9 +223,7 @@ def _outcome(
     results: Sequence[RewriteResult],
 ) -> CompactOutcome:
     if done.found_earlier:
-        return CompactOutcome(
-            status=Status.ALREADY_DONE, reason="RUN_ALREADY_COMMITTED", compacted=True, snapshot_id=done.snapshot_id
-        )
+        return _already_done("RUN_ALREADY_COMMITTED", done.snapshot_id)
     change = done.landed
     if not isinstance(change, SnapshotChange):
         raise InvariantViolated("NO_CHANGE", "a compaction landed without a change")

@@ -11,8 +11,8 @@ from regelate.core.jobs.job import JobRecord, Origin, run_of_part
 from regelate.core.jobs.spark_job import ZORDER
 from regelate.core.policy.option_retention import RetentionDefaults, resolve_retention
 from regelate.core.policy.options import CompactionDefaults, resolve_policy, resolve_verify
-from regelate.core.policy.policy import PlacementPolicy, SortField, Verify
-from regelate.core.requests import CompactRequest
+from regelate.core.policy.policy import PlacementPolicy, SortField, Verify, digest
+from regelate.core.requests import CompactRequest, request_json
 from regelate.core.running.resume import read_token
 from regelate.core.running.routing import Capabilities, Job, Refused, Unreadable, route
 from regelate.core.running.waves import usable_seconds
@@ -201,6 +201,7 @@ def command_of(part: RunPart, table: TableKnobs, config: ConfiguredKnobs, *, now
     return CompactCommand(
         policy=policy,
         run_id=part.run_id,
+        request_digest=digest(request_json(request)),
         dry_run=request.dry_run,
         plan_id=request.plan_id,
         retention=retention,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
-from regelate.core.planning.plan import FileGroup
+from regelate.core.planning.plan import CompactionPlan, FileGroup
 from regelate.core.running.conflict import DroppedGroup, judge
 from regelate.core.table.table import TableSnapshot
 from regelate.errors import Conflict, DataUnavailable, RegelateError
+from regelate.operations.compacting.planning import plan_changed
 from regelate.ports.commit import HeadReader
 
 log = logging.getLogger(__name__)
@@ -37,6 +39,19 @@ def taken_away(
         return (), list(failed)
     indexes = {dropped.group.index for dropped in verdict.dropped}
     return verdict.dropped, [(group, error) for group, error in failed if group.index not in indexes]
+
+
+def still_standing(
+    heads: HeadReader, snapshot: TableSnapshot, plan: CompactionPlan
+) -> tuple[CompactionPlan, tuple[DroppedGroup, ...]]:
+    """Return an earlier plan without the groups that the head last seen has changed, and those. Nothing is rewritten.
+
+    Errors: Conflict PLAN_CHANGED where no group is left; where the head does not follow from the plan's snapshot.
+    """
+    verdict = judge(plan.groups, heads.window(snapshot, plan.groups))
+    if not verdict.kept:
+        raise plan_changed(f"other commits changed all {len(plan.groups)} groups of {plan.plan_id} since it was made")
+    return replace(plan, groups=verdict.kept), verdict.dropped
 
 
 def all_changed(dropped: Sequence[DroppedGroup]) -> Conflict:

@@ -13,7 +13,7 @@ from regelate.core.policy.policy import CompactionPolicy, PlacementPolicy
 from regelate.core.running.placement import place
 from regelate.core.running.routing import Job
 from regelate.core.table.table import TableSnapshot
-from regelate.errors import Conflict, RegelateError
+from regelate.errors import Conflict, NotFound, RegelateError
 from regelate.operations.compacting.command import CompactOutcome
 from regelate.operations.compacting.pacing import Stop
 from regelate.ports.engine import RewriteEngine
@@ -39,7 +39,11 @@ def plan_table(
     number `through`, and those that `earlier_runs` (parts of the same COMPACT) have made, are left alone.
     Errors: Conflict PLAN_CHANGED.
     """
-    snapshot = reader.read(policy, snapshot_id=None if plan_id is None else planned(plan_id)[0])
+    pinned = None if plan_id is None else planned(plan_id)[0]
+    try:
+        snapshot = reader.read(policy, snapshot_id=pinned)
+    except NotFound as error:
+        raise error if pinned is None else plan_changed(f"the snapshot of {plan_id} has expired") from error
     if through is not None:
         done = {s.snapshot_id for s in snapshot.snapshots if s.run_id in earlier_runs}
         files = [(task, task.data_file) for task in snapshot.candidates]
@@ -48,9 +52,7 @@ def plan_table(
     ratio = achieved_ratio(s for s in snapshot.snapshots if s.sequence_number <= snapshot.sequence_number)
     plan = plan_compaction(snapshot, policy, size_ratio=ratio)
     if plan_id is not None and plan.plan_id != plan_id:
-        raise Conflict(
-            "PLAN_CHANGED", f"the plan at this snapshot is now {plan.plan_id}, not {plan_id}", retryable=False
-        )
+        raise plan_changed(f"the plan at this snapshot is now {plan.plan_id}, not {plan_id}")
     unsure = _cut_by_size(plan.groups)
     if ratio is not None or not unsure or dry_run or (not place(plan, placement).fits and not in_parts):
         return snapshot, plan
@@ -79,6 +81,10 @@ def stopped_before_commit(plan: CompactionPlan, why: Stop) -> CompactOutcome:
     return CompactOutcome(status=status, reason=why.value, compacted=False, plan=plan, stopped=why)
 
 
+def plan_changed(what: str) -> Conflict:
+    return Conflict("PLAN_CHANGED", f"{what}; plan again", retryable=False)
+
+
 def planned(plan_id: str) -> tuple[int, int | None]:
     """Return the snapshot of a plan id, and the time of its request where the selection depends on it.
 
@@ -86,9 +92,9 @@ def planned(plan_id: str) -> tuple[int, int | None]:
     """
     parts = plan_id.split("-")
     if len(parts) not in (2, 3) or not parts[0].isdecimal() or not parts[-1].isalnum():
-        raise Conflict("PLAN_CHANGED", f"{plan_id[:80]!r} was not made by this service", retryable=False)
+        raise plan_changed(f"{plan_id[:80]!r} was not made by this service")
     if len(parts) == 2:
         return int(parts[0]), None
     if not parts[2].isdecimal():
-        raise Conflict("PLAN_CHANGED", f"{plan_id[:80]!r} was not made by this service", retryable=False)
+        raise plan_changed(f"{plan_id[:80]!r} was not made by this service")
     return int(parts[0]), int(parts[2])
