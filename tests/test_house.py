@@ -224,6 +224,47 @@ def test_a_private_attribute_of_another_object_is_seen() -> None:
     assert private_of_others(module) == ["service.jobs._stores", "self.service._z"]
 
 
+def judged_by_key(tree: ast.Module) -> list[str]:
+    """What a module reads by a string key though a value has it: the status of an answer, an option of a request.
+
+    What an f-string shows as it is, is no judgement.
+    """
+    shown = {node.value for node in ast.walk(tree) if isinstance(node, ast.FormattedValue)}
+    return [ast.unparse(node) for node in ast.walk(tree) if _reads_key(node) and node not in shown]
+
+
+def _reads_key(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
+        held, key = node.func.value, node.args[0]
+    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        held, key = node.value, node.slice
+    else:
+        return False
+    return ast.unparse(held).rpartition(".")[2] == "options" or ast.unparse(key) == "'status'"
+
+
+def test_no_answer_and_no_request_is_judged_by_string_keys() -> None:
+    codecs = tuple(f"src/regelate/{room}/" for room in ("adapters", "core/answers", "entrypoints/api"))
+    files = [(path, ast.parse(text)) for path, text in sources("src") if not path.startswith(codecs)]
+    assert any(judged_by_key(ast.parse(text)) for path, text in sources("src") if path.startswith(codecs))
+    assert {path: judged for path, tree in files if (judged := judged_by_key(tree))} == {}
+
+
+@pytest.mark.parametrize(
+    ("module", "judged"),
+    [
+        ("options.get('max-files')", ["options.get('max-files')"]),
+        ("command.options['max-files']", ["command.options['max-files']"]),
+        ("if answer['status'] == DONE: ...", ["answer['status']"]),
+        ("answer.get('status', FAILED)", ["answer.get('status', FAILED)"]),
+        ("f'{answer[\"status\"]}'", []),
+        ("made = {'status': 1}\nmade['status'] = 2\nanswer.status\nknown_options['a']", []),
+    ],
+)
+def test_a_judgement_by_a_string_key_is_seen(module: str, judged: list[str]) -> None:
+    assert judged_by_key(ast.parse(module)) == judged
+
+
 def face_of(adapter: str) -> list[str]:
     """The names that others may import from an adapter: `__all__` of its package."""
     tree = ast.parse((PACKAGE / "adapters" / adapter / "__init__.py").read_text())

@@ -24,6 +24,7 @@ from pyiceberg.table.snapshots import Operation
 
 from benchmarks.cold_start import LIST, fresh, make_lake
 from regelate import __version__
+from regelate.core.answers import CompactAnswer, DropTableAnswer, MaintainAnswer, Status
 from regelate.core.jobs.exit_codes import DONE, FAILED, INTERRUPTED, LATER, PARTIAL, USAGE
 from regelate.entrypoints.cli import failures, main, screen, texts
 from regelate.entrypoints.cli.parser import make_parser
@@ -743,8 +744,18 @@ ERROR = {"code": "ANY", "message": "x", "retryable": False, "details": {}}
         ({"success": False, "error": {**ERROR, "retryable": True}}, 3),
     ],
 )
-def test_the_exit_code_of_an_answer(answer: Mapping[str, Any], code: int) -> None:
+def test_the_exit_code_of_an_answer_s_json(answer: Mapping[str, Any], code: int) -> None:
+    assert failures.exit_code_of(answer) == code
+
+
+@pytest.mark.parametrize(("status", "code"), [(Status.COMPLETED, 0), (Status.NOTHING_TO_DO, 0), (Status.PARTIAL, 4)])
+def test_the_exit_code_of_an_answer(status: Status, code: int) -> None:
+    answer = CompactAnswer(compacted=False, status=status, reason=None, snapshot_id=None, stats=None, warnings=())
     assert failures.exit_code(answer) == code
+    steps: dict[str, Any] = {"dry_run": False, "steps": (), "bytes_freed": 0, "warnings": ()}
+    maintained = MaintainAnswer(status="PARTIAL" if status is Status.PARTIAL else "COMPLETED", **steps)
+    assert failures.exit_code(maintained) == code
+    assert failures.exit_code(DropTableAnswer(dropped=True)) == 0
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 413, 422, 424, 500, 501, 502, 503, 507])

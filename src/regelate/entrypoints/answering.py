@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from regelate.core.answers import CompactAnswer, Status
+from regelate.core.answers import Answer, CompactAnswer, Status
 from regelate.entrypoints.actions import Caller, Payload, execute
 from regelate.entrypoints.api.requests import AnyRequest
 from regelate.entrypoints.api.responses import failed, succeeded
@@ -31,9 +31,11 @@ def new_request_id() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """An answer: its HTTP status, as an object, and as JSON text."""
+    """An answer: its HTTP status, as an object, and as JSON text. `told`: the value that it was made of, None of a
+    fault."""
 
     status: int
+    told: Answer | None = None
     made: dict[str, Any]
     text: str
 
@@ -72,7 +74,7 @@ def answer(provider: Provider, load: Callable[[Settings], Payload], parse: Parse
         request = parse(payload, service, caller)
         told = execute(service, request, caller)
         left = isinstance(told, CompactAnswer) and told.status is Status.DELEGATED
-        answered = _answered(ACCEPTED if left else 200, succeeded(told, subject.request_id))
+        answered = _answered(ACCEPTED if left else 200, succeeded(told, subject.request_id), told)
     except RegelateError as fault:
         answered = _answered(fault.status, failed(fault, subject.request_id))
         stack = stack_of(fault) if isinstance(fault, InvariantViolated) else None
@@ -92,6 +94,6 @@ def refusal(fault: RegelateError, caller: Caller) -> Answered:
     return answered
 
 
-def _answered(status: int, made: dict[str, Any]) -> Answered:
+def _answered(status: int, made: dict[str, Any], told: Answer | None = None) -> Answered:
     text = json.dumps(made, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Answered(status=status, made=made, text=text)
+    return Answered(status=status, told=told, made=made, text=text)

@@ -123,8 +123,8 @@ def _partition(text: str) -> dict[str, str]:
 def job_of(args: argparse.Namespace) -> Job:
     """Return the job that the flags ask for. Errors: InvalidRequest."""
     sizes = size_options(args.target_size_mb, args.min_size_mb)
-    options = dict(args.option)
-    twice = sorted(name for name in sizes if options.get(name, sizes[name]) != sizes[name])
+    named = dict(args.option)
+    twice = sorted(name for name in sizes if named.get(name, sizes[name]) != sizes[name])
     if twice:
         raise InvalidRequest("INVALID_OPTION", f"--option {twice[0]} differs from the flag for it", option=twice[0])
     rewrite = Rewrite(
@@ -140,7 +140,7 @@ def job_of(args: argparse.Namespace) -> Job:
             min_small_share=args.min_small_share,
         ),
         force=args.force,
-        options={**options, **sizes},
+        options={**named, **sizes},
     )
     upkeep = Upkeep(
         retention_hours=args.retention_hours,

@@ -1,4 +1,4 @@
-"""Results of jobs (the JSON that `--result` writes, or an answer of COMPACT) -> what a report says of each. Pure."""
+"""Results of jobs -> what a report says of each. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from regelate.core.policy.sizes import size_text
 from regelate.report.frames import Frame, count_text, seconds_text
+from regelate.report.results import JobResult, StepLine, result_of
 
 Answer = Mapping[str, Any]
 MOST_PARTITIONS = 50
@@ -37,53 +38,52 @@ class Report:
         return sum(section.failed for section in self.sections)
 
 
-def report_of(results: Sequence[Answer], title: str = "Table maintenance") -> Report:
+def report_of(found: Sequence[Answer], title: str = "Table maintenance") -> Report:
     """Return the report of one or many results, in their order; writers that can be compared stand side by side."""
-    ingests = [r for r in results if r.get("ingest")]
+    results = [result_of(one) for one in found]
+    ingests = [r for r in results if r.ingest]
     overview = [("Files written, side by side", _side_by_side(ingests))] if len(ingests) > 1 else []
     if len(results) > 1:
         overview.insert(0, ("All jobs", _all_jobs(results)))
     return Report(title=title, sections=tuple(map(_section, results)), overview=tuple(overview))
 
 
-def _section(result: Answer) -> Section:
-    job, table = result.get("job") or "COMPACT", result.get("table") or "?"
-    error = result.get("error")
+def _section(result: JobResult) -> Section:
     frames: list[tuple[str, Frame]] = []
-    if result.get("impact"):
-        frames += _impact(result["impact"])
-    elif result.get("stats"):
-        frames.append(("Before and after", _stats(result["stats"])))
-    if result.get("ingest"):
+    if result.impact:
+        frames += _impact(result.impact)
+    elif result.stats:
+        frames.append(("Before and after", _stats(result.stats)))
+    if result.ingest:
         frames.append(("What was written", _side_by_side([result])))
-    if len(result.get("steps") or ()) > 1:
-        frames.append(("Steps", _steps(result["steps"])))
-    notes = [*(result.get("warnings") or ())]
-    if error:
-        notes.insert(0, f"{error['code']}: {error['message']}")
-    at = result.get("started_at_ms")
+    if len(result.steps) > 1:
+        frames.append(("Steps", _steps(result.steps)))
+    notes = [*result.warnings]
+    if result.error:
+        notes.insert(0, f"{result.error['code']}: {result.error['message']}")
+    at = result.started_at_ms
     when = "" if at is None else f", {datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M} UTC"
     return Section(
-        title=f"{table} ({job}{when})",
+        title=f"{result.table} ({result.job}{when})",
         line=_line(result),
-        failed=bool(error) or result.get("status") in ("FAILED", "PARTIAL"),
+        failed=result.failed,
         frames=tuple(frames),
         notes=tuple(notes),
     )
 
 
-def _line(result: Answer) -> str:
-    table, status = result.get("table") or "?", result.get("status") or "FAILED"
-    if result.get("error"):
-        return f"{table}: {status}, {result['error']['code']}"
-    stats, ingest = result.get("stats"), result.get("ingest")
+def _line(result: JobResult) -> str:
+    table, status = result.table, result.status
+    if result.error:
+        return f"{table}: {status}, {result.error['code']}"
+    stats, ingest = result.stats, result.ingest
     if ingest:
         return f"{table}: {count_text(ingest['rows'])} rows in {count_text(ingest['files'])} files"
     if not stats:
-        return f"{table}: {status} ({result.get('reason') or 'no reason given'})"
+        return f"{table}: {status} ({result.reason})"
     before, after = stats["files_before"], stats["files_after"]
     less = f", {1 - after / before:.0%} fewer" if before and after < before else ""
-    timed = (result.get("impact") or {}).get("query")
+    timed = (result.impact or {}).get("query")
     faster = f", query {_speed(timed)}" if timed else ""
     return f"{table}: {status}, {count_text(before)} -> {count_text(after)} files{less}{faster}"
 
@@ -149,26 +149,23 @@ def _stats(stats: Answer) -> Frame:
     return Frame(columns=("", "before", "after"), rows=tuple(rows), right=frozenset({1, 2}))
 
 
-def _steps(steps: Sequence[Answer]) -> Frame:
-    rows = [(s["step"], s["status"], s["reason"] or "", seconds_text(s["seconds"])) for s in steps]
+def _steps(steps: Sequence[StepLine]) -> Frame:
+    rows = [(s.step, s.status, s.reason or "", seconds_text(s.seconds)) for s in steps]
     return Frame(columns=("step", "status", "why", "took"), rows=tuple(rows), right=frozenset({3}))
 
 
-def _all_jobs(results: Sequence[Answer]) -> Frame:
-    rows = [
-        (result.get("table") or "?", result.get("job") or "COMPACT", result.get("status") or "FAILED", _line(result))
-        for result in results
-    ]
+def _all_jobs(results: Sequence[JobResult]) -> Frame:
+    rows = [(result.table, result.job, result.status, _line(result)) for result in results]
     return Frame(columns=("table", "job", "status", "in short"), rows=tuple(rows))
 
 
-def _side_by_side(ingests: Sequence[Answer]) -> Frame:
+def _side_by_side(ingests: Sequence[JobResult]) -> Frame:
     rows = []
     for result in ingests:
-        found = result["ingest"]
+        found = result.ingest or {}
         counts = (count_text(found[name]) for name in ("commits", "rows", "files"))
         average = found["size_bytes"] / found["files"] if found["files"] else 0
         written = "optimized write" if found["optimized_write"] else "as each task has it"
-        rows.append((result["table"], found["mode"], written, *counts, size_text(average)))
+        rows.append((result.table, found["mode"], written, *counts, size_text(average)))
     names = ("table", "mode", "written", "commits", "rows", "files", "average file")
     return Frame(columns=names, rows=tuple(rows), right=frozenset({3, 4, 5, 6}))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from enum import Enum
+from typing import Any, Literal
 
 from regelate.core.answers import (
     Answer,
@@ -30,3 +32,19 @@ def failed(fault: RegelateError, request_id: str) -> dict[str, object]:
     """Return the answer of a fault: what was wrong and what to do; secrets blotted out, long texts cut."""
     error = {**fault.as_error(), "message": redacted(fault.message), "details": safe(fault.details)}
     return {"success": False, "error": error, "request_id": request_id}
+
+
+class Outcome(Enum):
+    """What a caller who has only the JSON of an answer can tell of it."""
+
+    DONE = "done"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    RETRYABLE = "retryable"
+
+
+def outcome_of(made: Mapping[str, Any]) -> Outcome:
+    """Read the outcome back from the JSON of an answer, or of any page, which stands for DONE."""
+    if made.get("success") is False:
+        return Outcome.RETRYABLE if made["error"]["retryable"] else Outcome.FAILED
+    return Outcome.PARTIAL if made.get("status") == "PARTIAL" else Outcome.DONE

@@ -7,11 +7,22 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from regelate.core.answers import (
+    CompactAnswer,
+    CreateTableAnswer,
+    DescribeTableAnswer,
+    DropTableAnswer,
+    ListTablesAnswer,
+    QueryAnswer,
+    Status,
+    TableHealthAnswer,
+)
 from regelate.core.jobs.exit_codes import FAILED
 from regelate.core.policy.sizes import size_text
+from regelate.core.running.stats import CompactionStats
 from regelate.entrypoints.cli import screen
-from regelate.entrypoints.cli.door import Answer, Door
-from regelate.entrypoints.cli.failures import Failed, exit_code, usage
+from regelate.entrypoints.cli.door import Door, Told
+from regelate.entrypoints.cli.failures import Failed, exit_code, exit_code_of, usage
 from regelate.entrypoints.cli.jobs import submitted
 from regelate.entrypoints.cli.rows import opened
 from regelate.report import frames
@@ -37,46 +48,46 @@ def create(args: argparse.Namespace) -> int:
         "properties": _mapping("--property", args.property),
         "if_not_exists": args.if_not_exists or None,
     }
-    answer = Door(args).ask("CREATE_TABLE", args.table, fields)
+    told = Door(args).ask("CREATE_TABLE", CreateTableAnswer, args.table, fields)
     if args.json:
-        screen.put_json(answer)
-    elif answer["created"]:
-        screen.say(f"Created {name_of(args)} in {answer['location']}")
+        screen.put_json(told.made)
+    elif told.answer.created:
+        screen.say(f"Created {name_of(args)} in {told.answer.location}")
     else:
         screen.say(f"{name_of(args)} is there already, with the same columns and partitions.")
-    return exit_code(answer)
+    return exit_code(told.answer)
 
 
 def describe(args: argparse.Namespace) -> int:
-    answer = Door(args).ask("DESCRIBE_TABLE", args.table, {})
+    told = Door(args).ask("DESCRIBE_TABLE", DescribeTableAnswer, args.table, {})
     if args.json:
-        screen.put_json(answer)
+        screen.put_json(told.made)
     else:
-        screen.show(frames.columns(answer))
+        screen.show(frames.columns(told.made))
         screen.say("")
-        screen.show(frames.table_facts(answer))
-    return exit_code(answer)
+        screen.show(frames.table_facts(told.made))
+    return exit_code(told.answer)
 
 
 def list_tables(args: argparse.Namespace) -> int:
-    answer = Door(args).ask("LIST_TABLES", (args.namespace, None), {})
+    told = Door(args).ask("LIST_TABLES", ListTablesAnswer, (args.namespace, None), {})
     if args.json:
-        screen.put_json(answer)
+        screen.put_json(told.made)
     else:
-        for table in answer["tables"]:
+        for table in told.answer.tables:
             screen.say(f"{args.namespace}.{table}")
-    return exit_code(answer)
+    return exit_code(told.answer)
 
 
 def drop(args: argparse.Namespace) -> int:
     if not args.yes:
         raise usage("--yes", f"missing; nothing was dropped, not even {name_of(args)}", "add --yes to drop the table")
-    answer = Door(args).ask("DROP_TABLE", args.table, {"purge": args.purge or None})
+    told = Door(args).ask("DROP_TABLE", DropTableAnswer, args.table, {"purge": args.purge or None})
     if args.json:
-        screen.put_json(answer)
+        screen.put_json(told.made)
     else:
         screen.say(f"Dropped {name_of(args)}" + (" and deleted its files." if args.purge else "; its files stay."))
-    return exit_code(answer)
+    return exit_code(told.answer)
 
 
 def query(args: argparse.Namespace) -> int:
@@ -92,41 +103,41 @@ def query(args: argparse.Namespace) -> int:
         "snapshot_id": args.snapshot_id,
         "as_of": args.as_of,
     }
-    answer = Door(args).ask("QUERY", args.table, fields)
+    told = Door(args).ask("QUERY", QueryAnswer, args.table, fields)
     if args.json:
-        screen.put_json(answer)
-        return exit_code(answer)
-    if "result_url" in answer:
-        screen.say(f"The result is too large to show. Until {answer['result_expires_at']} its lines of JSON are at")
-        screen.say(answer["result_url"])
+        screen.put_json(told.made)
+        return exit_code(told.answer)
+    answer = told.answer
+    if answer.result_url is not None:
+        screen.say(f"The result is too large to show. Until {answer.result_expires_at} its lines of JSON are at")
+        screen.say(answer.result_url)
     else:
-        screen.show(frames.result(answer))
-    more = " (there are more; see --limit and --offset)" if answer["truncated"] else ""
-    took = seconds_text(answer["query_time_ms"] / 1000)
-    screen.say(f"{plural(answer['row_count'], 'row')}{more} in {took}", style="dim")
-    return exit_code(answer)
+        screen.show(frames.result(told.made))
+    more = " (there are more; see --limit and --offset)" if answer.truncated else ""
+    took = seconds_text(answer.query_time_ms / 1000)
+    screen.say(f"{plural(answer.row_count, 'row')}{more} in {took}", style="dim")
+    return exit_code(told.answer)
 
 
 def health(args: argparse.Namespace) -> int:
     door = Door(args)
     if args.json:
-        answer = door.ask("TABLE_HEALTH", args.table, {"explain": args.explain or None})
-        screen.put_json(answer)
-        return exit_code(answer)
-    answer = door.ask("TABLE_HEALTH", args.table, {})
-    screen.show(frames.health(answer))
-    for frame in (frames.histogram(answer), frames.worst_partitions(answer)):
+        told = door.ask("TABLE_HEALTH", TableHealthAnswer, args.table, {"explain": args.explain or None})
+        screen.put_json(told.made)
+        return exit_code(told.answer)
+    told = door.ask("TABLE_HEALTH", TableHealthAnswer, args.table, {})
+    screen.show(frames.health(told.made))
+    for frame in (frames.histogram(told.made), frames.worst_partitions(told.made)):
         if frame.rows:
             screen.say("")
             screen.show(frame)
-    if answer["unreadable_manifests"]:
-        screen.say(
-            "\n" + "\n".join(f"unreadable in Spark, Trino and Flink: {p}" for p in answer["unreadable_manifests"])
-        )
-    screen.say(f"\n{answer['recommendation']}")
+    unreadable = told.answer.unreadable_manifests
+    if unreadable:
+        screen.say("\n" + "\n".join(f"unreadable in Spark, Trino and Flink: {p}" for p in unreadable))
+    screen.say(f"\n{told.answer.recommendation}")
     if args.explain:
         _explain(door, args.table)
-    return exit_code(answer)
+    return exit_code(told.answer)
 
 
 def _explain(door: Door, table: tuple[str, str]) -> None:
@@ -138,14 +149,14 @@ def _explain(door: Door, table: tuple[str, str]) -> None:
 
 
 def plan(args: argparse.Namespace) -> int:
-    return _planned(args, Door(args).ask("COMPACT", args.table, {**_policy(args), "dry_run": True}))
+    return _planned(args, Door(args).ask("COMPACT", CompactAnswer, args.table, {**_policy(args), "dry_run": True}))
 
 
-def _planned(args: argparse.Namespace, answer: Answer) -> int:
-    found = answer["plan"]
+def _planned(args: argparse.Namespace, told: Told[CompactAnswer]) -> int:
+    found = told.made["plan"]
     if args.json:
-        screen.put_json(answer)
-        return exit_code(answer)
+        screen.put_json(told.made)
+        return exit_code(told.answer)
     if not found["groups"]:
         screen.say(f"Nothing to do for {name_of(args)} ({found['reason']}): {WHY_NOTHING.get(found['reason'], '')}.")
     else:
@@ -161,8 +172,8 @@ def _planned(args: argparse.Namespace, answer: Answer) -> int:
         screen.show(frames.plan_skips(found))
     if found["groups"]:
         screen.say(f"\nplan id {found['plan_id']}\nNothing was changed; regelate compact {name_of(args)} does it.")
-    warn(answer)
-    return exit_code(answer)
+    warn(told.answer.warnings)
+    return exit_code(told.answer)
 
 
 def compact(args: argparse.Namespace) -> int:
@@ -185,44 +196,46 @@ def compact(args: argparse.Namespace) -> int:
         def progress(done: int, total: int) -> None:
             shown(done, total, f"rewriting: {done:,} of {total:,} parts")
 
-        answer = door.ask("COMPACT", args.table, fields, progress=progress)
+        told = door.ask("COMPACT", CompactAnswer, args.table, fields, progress=progress)
     if args.dry_run:
-        return _planned(args, answer)
-    if answer["status"] == "DELEGATED":
-        return submitted(args, answer)
+        return _planned(args, told)
+    if told.answer.status is Status.DELEGATED:
+        return submitted(args, told)
     if args.json:
-        screen.put_json(answer)
+        screen.put_json(told.made)
     else:
-        _compacted(args, answer)
-    return exit_code(answer)
+        _compacted(args, told)
+    return exit_code(told.answer)
 
 
-def _compacted(args: argparse.Namespace, answer: Answer) -> None:
-    table, stats, reason = name_of(args), answer["stats"], answer["reason"]
-    if answer["status"] == "ALREADY_DONE":
+def _compacted(args: argparse.Namespace, told: Told[CompactAnswer]) -> None:
+    answer = told.answer
+    table, stats, reason = name_of(args), answer.stats, answer.reason
+    if answer.status is Status.ALREADY_DONE:
         what = "--plan-id" if reason == "PLAN_ALREADY_COMMITTED" else "--idempotency-key"
         screen.say(f"{table} was compacted by this {what} before; nothing was done now.")
     elif stats is None:
-        screen.say(f"Nothing to do for {table} ({reason}): {WHY_NOTHING.get(reason, 'nothing was changed')}.")
+        screen.say(f"Nothing to do for {table} ({reason}): {WHY_NOTHING.get(reason or '', 'nothing was changed')}.")
     else:
-        took = seconds_text(stats["compaction_time_ms"] / 1000)
-        partly = f", in part ({reason})" if answer["status"] == "PARTIAL" else ""
+        took = seconds_text(stats.compaction_time_ms / 1000)
+        partly = f", in part ({reason})" if answer.status is Status.PARTIAL else ""
         screen.say(f"Compacted {table}{partly}: {_rewritten(stats)} in {took}.\n")
-        screen.show(frames.compaction(stats))
-        if stats["groups_deferred"]:
-            why = "--resume-token takes them up" if "resume_token" in answer else "left out by --max-files"
-            screen.say(f"\n{plural(stats['groups_deferred'], 'group')} left for another run; {why}.")
-        if "resume_token" in answer:
-            screen.say(f"resume token {answer['resume_token']}")
-        if stats["snapshots_expired"]:
-            freed = size_text(stats["bytes_freed"])
-            screen.say(f"\n{plural(stats['snapshots_expired'], 'snapshot')} expired, {freed} freed.")
-            tell_undo(args, stats)
-    warn(answer)
+        screen.show(frames.compaction(told.made["stats"]))
+        resumable = answer.resume_token is not None
+        if stats.groups_deferred:
+            why = "--resume-token takes them up" if resumable else "left out by --max-files"
+            screen.say(f"\n{plural(stats.groups_deferred, 'group')} left for another run; {why}.")
+        if resumable:
+            screen.say(f"resume token {answer.resume_token}")
+        if stats.snapshots_expired:
+            freed = size_text(stats.bytes_freed)
+            screen.say(f"\n{plural(stats.snapshots_expired, 'snapshot')} expired, {freed} freed.")
+            tell_undo(args, stats.undo_id, stats.bytes_quarantined, stats.deletable_at)
+    warn(told.answer.warnings)
 
 
-def _rewritten(stats: Mapping[str, Any]) -> str:
-    return f"{plural(stats['files_compacted'], 'file')} became {plural(stats['files_added'], 'file')}"
+def _rewritten(stats: CompactionStats) -> str:
+    return f"{plural(stats.files_compacted, 'file')} became {plural(stats.files_added, 'file')}"
 
 
 def _policy(args: argparse.Namespace) -> dict[str, object]:
@@ -240,12 +253,12 @@ def _policy(args: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def tell_undo(args: argparse.Namespace, told: Mapping[str, Any]) -> None:
+def tell_undo(args: argparse.Namespace, undo_id: str | None, size_bytes: int, deletable_at: str | None) -> None:
     """Say what waits in quarantine and how to get it back; nothing where nothing waits."""
-    if told["undo_id"] is not None:
-        size = size_text(told["bytes_quarantined"])
-        screen.say(f"{size} will be free after {told['deletable_at']}. Until then, to get the snapshots back:")
-        screen.say(f"  regelate expire {name_of(args)} --undo {told['undo_id']}")
+    if undo_id is not None:
+        size = size_text(size_bytes)
+        screen.say(f"{size} will be free after {deletable_at}. Until then, to get the snapshots back:")
+        screen.say(f"  regelate expire {name_of(args)} --undo {undo_id}")
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -276,19 +289,19 @@ def invoke(args: argparse.Namespace) -> int:
     event = parse_body(data, max_bytes=max(len(data), 1))
     try:
         door = Door(args)
-        answer = dispatch(event, None, lambda: door.service)
+        made = dispatch(event, None, lambda: door.service)
     except Unserved as fault:
-        answer = fault.answer
-    screen.put_json(answer, indent=None if args.json else 2)
-    return exit_code(_inner(answer))
+        made = fault.answer
+    screen.put_json(made, indent=None if args.json else 2)
+    return exit_code_of(_inner(made))
 
 
-def _inner(answer: Answer) -> Answer:
+def _inner(made: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what an HTTP envelope holds; a page that is not JSON stands for itself."""
-    if "statusCode" not in answer:
-        return answer
-    kind = str(answer.get("headers", {}).get("Content-Type", ""))
-    inner = json.loads(answer["body"]) if kind.startswith("application/json") else {}
+    if "statusCode" not in made:
+        return made
+    kind = str(made.get("headers", {}).get("Content-Type", ""))
+    inner = json.loads(made["body"]) if kind.startswith("application/json") else {}
     return inner if isinstance(inner, dict) else {}
 
 
@@ -306,6 +319,6 @@ def _mapping(flag: str, pairs: Sequence[tuple[str, str]] | None) -> dict[str, st
     return dict(pairs)
 
 
-def warn(answer: Answer) -> None:
-    for warning in answer["warnings"]:
+def warn(warnings: Sequence[str]) -> None:
+    for warning in warnings:
         screen.warn(warning)

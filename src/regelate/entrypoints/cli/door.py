@@ -8,9 +8,11 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from regelate.core.answers import Answer
 from regelate.entrypoints.actions import Caller, Payload, parse_request
 from regelate.entrypoints.answering import answer, new_request_id
 from regelate.entrypoints.api.requests import AnyRequest
@@ -20,7 +22,15 @@ from regelate.service.facade import Service
 from regelate.tenancy import DEFAULT_NAMESPACE, Address
 
 Progress = Callable[[int, int], None]
-Answer = dict[str, Any]
+A = TypeVar("A", bound=Answer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told(Generic[A]):
+    """An answer as the value that commands judge, and as the JSON that --json prints and tables are drawn from."""
+
+    answer: A
+    made: Mapping[str, Any]
 
 
 class Door:
@@ -42,13 +52,14 @@ class Door:
     def ask(
         self,
         operation: str,
+        kind: type[A],
         target: tuple[str | None, str | None],
         fields: Mapping[str, object],
         *,
         rows: object | None = None,
         progress: Progress | None = None,
-    ) -> Answer:
-        """Return the answer of an operation on `target`, (namespace, table). What is None is not sent.
+    ) -> Told[A]:
+        """Return the answer, a `kind`, of an operation on `target`, (namespace, table). What is None is not sent.
 
         `rows` stand in for the records of a WRITE, `progress` hears of a COMPACT. A plan that does not fit is refused
         with advice: at a command line perhaps nobody works on jobs. Raises Failed.
@@ -67,9 +78,11 @@ class Door:
 
         caller = Caller(request_id=new_request_id(), trusted=True, rows=rows, progress=progress, may_delegate=False)
         answered = answer(lambda: self.service, lambda _: payload, parse, caller)
-        if not answered.made["success"]:
+        if answered.told is None:
             raise refused(answered.made, answered.status, (*payload, "tenant_id"))
-        return answered.made
+        if not isinstance(answered.told, kind):
+            raise TypeError(f"{operation} answers a {kind.__name__}, not {type(answered.told).__name__}")
+        return Told(answer=answered.told, made=answered.made)
 
     def address(self, namespace: str, table: str | None) -> Address:
         """Return the address of a table or a namespace. Errors: RegelateError."""

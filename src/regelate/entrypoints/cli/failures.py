@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from regelate.core.answers import Answer, CompactAnswer, MaintainAnswer, Status
 from regelate.core.jobs.exit_codes import DONE, FAILED, LATER, PARTIAL, USAGE
+from regelate.entrypoints.api.responses import Outcome, outcome_of
 from regelate.report.frames import printable
 
 _MOST_LINE_CHARACTERS = 600
@@ -112,6 +114,14 @@ _BY_CODE: Mapping[str, str] = {
 }
 
 
+_OF_OUTCOME: Mapping[Outcome, int] = {
+    Outcome.DONE: DONE,
+    Outcome.PARTIAL: PARTIAL,
+    Outcome.FAILED: FAILED,
+    Outcome.RETRYABLE: LATER,
+}
+
+
 class Failed(Exception):
     """A command that came to nothing: two lines, an exit code, and the API's answer where there is one."""
 
@@ -152,11 +162,15 @@ def _naming(flag: str, field: str, message: str) -> str:
     return f"{flag}: {message}"
 
 
-def exit_code(answer: Mapping[str, Any]) -> int:
-    """Return the exit code of an answer of the API that no flag was involved in."""
-    if answer.get("success") is False:
-        return _exit_code(answer["error"], None)
-    return PARTIAL if answer.get("status") == "PARTIAL" else DONE
+def exit_code(answer: Answer) -> int:
+    """Return the exit code of what an operation answers."""
+    partial = isinstance(answer, CompactAnswer | MaintainAnswer) and answer.status == Status.PARTIAL
+    return PARTIAL if partial else DONE
+
+
+def exit_code_of(made: Mapping[str, Any]) -> int:
+    """Return the exit code of the JSON of an answer that no flag was involved in."""
+    return _OF_OUTCOME[outcome_of(made)]
 
 
 def _exit_code(error: Mapping[str, Any], flag: str | None) -> int:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any, cast
 
-from regelate.core.answers import answer_fields
+from regelate.core.answers import CompactAnswer, JobAnswer, answer_fields
 from regelate.core.engines import Engine
 from regelate.core.jobs.exit_codes import DONE, FAILED
-from regelate.core.jobs.job import LIVE
+from regelate.core.jobs.job import LIVE, JobState
 from regelate.core.policy.sizes import size_text
 from regelate.entrypoints.cli import screen
-from regelate.entrypoints.cli.door import Answer, Door
+from regelate.entrypoints.cli.door import Door, Told
 from regelate.entrypoints.cli.failures import exit_code, usage
 from regelate.report.frames import plural
 
 LISTED = 50
+_OVER = {JobState.SUCCEEDED: "Done already, by", JobState.CANCELLED: "Cancelled, as"}
 
 
 def jobs(args: argparse.Namespace) -> int:
@@ -28,43 +27,45 @@ def jobs(args: argparse.Namespace) -> int:
                 "JOB_ID", f"missing: which job? `regelate jobs {args.what} JOB_ID`", "`regelate jobs` lists them"
             )
         operation = "JOB_STATUS" if args.what == "status" else "JOB_CANCEL"
-        return _told(args, Door(args).ask(operation, (None, None), {"job_id": args.job_id}))
+        return _told(args, Door(args).ask(operation, JobAnswer, (None, None), {"job_id": args.job_id}))
     if args.job_id is not None:
         raise usage("JOB_ID", f"`jobs {args.what}` takes no job id", f"regelate jobs status {args.job_id}")
     return _run(args) if args.what == "run" else _list(args)
 
 
-def submitted(args: argparse.Namespace, answer: Answer) -> int:
+def submitted(args: argparse.Namespace, told: Told[CompactAnswer]) -> int:
     """Say where a COMPACT went that a job does."""
+    answer = told.answer
     if args.json:
-        screen.put_json(answer)
+        screen.put_json(told.made)
     else:
-        told = {"SUCCEEDED": "Done already, by", "CANCELLED": "Cancelled, as"}.get(answer["job_state"])
-        if told is not None:
-            screen.say(f"{told} {answer['job_id']}: another --idempotency-key compacts again.")
+        over = None if answer.job_state is None else _OVER.get(answer.job_state)
+        if over is not None:
+            screen.say(f"{over} {answer.job_id}: another --idempotency-key compacts again.")
             return exit_code(answer)
-        at_it = answer["reason"] == "JOB_RUNNING"
-        screen.say(f"{'A job is compacting it already' if at_it else 'Submitted'}: {answer['job_id']}")
-        if answer["engine"] == Engine.SPARK:
-            screen.say(f"Spark does it: {answer['explanation']}.")
+        at_it = answer.reason == "JOB_RUNNING"
+        screen.say(f"{'A job is compacting it already' if at_it else 'Submitted'}: {answer.job_id}")
+        if answer.engine is Engine.SPARK:
+            screen.say(f"Spark does it: {answer.explanation}.")
         screen.say("`regelate serve` runs it if one is started; `regelate jobs run` runs it here.", style="dim")
     return exit_code(answer)
 
 
-def _told(args: argparse.Namespace, answer: Answer) -> int:
+def _told(args: argparse.Namespace, told: Told[JobAnswer]) -> int:
+    job = told.answer
     if args.json:
-        screen.put_json(answer)
+        screen.put_json(told.made)
     else:
-        screen.say(_line(answer))
-        if answer["error"] is not None:
-            screen.say(f"  {answer['error']['code']}: {answer['error']['message']}")
-    return FAILED if answer["state"] == "FAILED" else exit_code(answer)
+        screen.say(_line(job))
+        if job.error is not None:
+            screen.say(f"  {job.error.code}: {job.error.message}")
+    return FAILED if job.state is JobState.FAILED else exit_code(job)
 
 
 def _list(args: argparse.Namespace) -> int:
-    found = [answer_fields(job) for job in Door(args).service.jobs.recent_jobs(LISTED)]
+    found = Door(args).service.jobs.recent_jobs(LISTED)
     if args.json:
-        screen.put_json({"jobs": found})
+        screen.put_json({"jobs": [answer_fields(job) for job in found]})
     elif not found:
         screen.say("No jobs.")
     else:
@@ -91,9 +92,9 @@ def _run(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _line(job: Mapping[str, Any]) -> str:
-    progress, totals = cast(dict[str, int], job["progress"]), job["totals"]
-    done = f"{progress['groups_done']:,} of {progress['groups_all']:,} groups" if progress["groups_all"] else "-"
-    saved = f"{plural(totals['files_compacted'], 'file')} became {totals['files_added']:,}"
-    what = f"{saved}, {size_text(totals['bytes_saved'])} saved" if totals["snapshot_ids"] else ""
-    return f"{job['job_id']}  {job['state']:<10}  {job['table']}  {done}  {what}".rstrip()
+def _line(job: JobAnswer) -> str:
+    progress, totals = job.progress, job.totals
+    done = f"{progress.groups_done:,} of {progress.groups_all:,} groups" if progress.groups_all else "-"
+    saved = f"{plural(totals.files_compacted, 'file')} became {totals.files_added:,}"
+    what = f"{saved}, {size_text(totals.bytes_saved)} saved" if totals.snapshot_ids else ""
+    return f"{job.job_id}  {job.state:<10}  {job.table}  {done}  {what}".rstrip()

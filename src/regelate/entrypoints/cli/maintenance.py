@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from typing import Any
 
+from regelate.core.answers import (
+    ExpireSnapshotsAnswer,
+    MaintainAnswer,
+    RemoveOrphanFilesAnswer,
+    RewriteManifestsAnswer,
+    Step,
+    StepAnswer,
+    StepStatus,
+    SweepAnswer,
+)
 from regelate.core.jobs.exit_codes import DONE, PARTIAL
 from regelate.core.policy.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.commands import name_of, tell_undo, warn
-from regelate.entrypoints.cli.door import Answer, Door
+from regelate.entrypoints.cli.door import Door
 from regelate.entrypoints.cli.failures import exit_code
 from regelate.report import frames
 from regelate.report.frames import plural
@@ -24,54 +32,57 @@ def expire(args: argparse.Namespace) -> int:
         "dry_run": args.dry_run or None,
         "undo": args.undo,
     }
-    answer = Door(args).ask("EXPIRE_SNAPSHOTS", args.table, fields)
+    told = Door(args).ask("EXPIRE_SNAPSHOTS", ExpireSnapshotsAnswer, args.table, fields)
+    answer = told.answer
     if args.json:
-        screen.put_json(answer)
+        screen.put_json(told.made)
         return exit_code(answer)
-    if answer["dry_run"]:
-        screen.say(f"{plural(answer['snapshots_expired'], 'snapshot')} of {name_of(args)} would expire.")
+    if answer.dry_run:
+        screen.say(f"{plural(answer.snapshots_expired, 'snapshot')} of {name_of(args)} would expire.")
     elif args.undo is not None:
-        tags = "; each has a tag, undo-<snapshot id>" if answer["snapshot_ids"] else ""
-        screen.say(f"{plural(answer['snapshots_restored'], 'snapshot')} of {name_of(args)} restored{tags}.")
+        tags = "; each has a tag, undo-<snapshot id>" if answer.snapshot_ids else ""
+        screen.say(f"{plural(answer.snapshots_restored, 'snapshot')} of {name_of(args)} restored{tags}.")
     else:
-        freed = f"{plural(answer['files_deleted'], 'file')} deleted, {size_text(answer['bytes_freed'])} freed"
-        screen.say(f"{plural(answer['snapshots_expired'], 'snapshot')} of {name_of(args)} expired; {freed}.")
-        tell_undo(args, answer)
-    warn(answer)
+        freed = f"{plural(answer.files_deleted, 'file')} deleted, {size_text(answer.bytes_freed)} freed"
+        screen.say(f"{plural(answer.snapshots_expired, 'snapshot')} of {name_of(args)} expired; {freed}.")
+        tell_undo(args, answer.undo_id, answer.bytes_quarantined, answer.deletable_at)
+    warn(answer.warnings)
     return exit_code(answer)
 
 
 def orphans(args: argparse.Namespace) -> int:
     fields = {"older_than_hours": args.older_than_hours, "dry_run": not args.delete}
-    answer = Door(args).ask("REMOVE_ORPHAN_FILES", args.table, fields)
+    told = Door(args).ask("REMOVE_ORPHAN_FILES", RemoveOrphanFilesAnswer, args.table, fields)
+    answer = told.answer
     if args.json:
-        screen.put_json(answer)
+        screen.put_json(told.made)
         return exit_code(answer)
-    for found in answer["orphans"]:
-        path = screen.printable_line(found["path"])
-        screen.say(f"{size_text(found['size_bytes']):>10}  {found['modified_at']}  {path}")
-    more = answer["orphan_files"] - len(answer["orphans"])
+    for found in answer.orphans:
+        path = screen.printable_line(found.path)
+        screen.say(f"{size_text(found.size_bytes):>10}  {found.modified_at}  {path}")
+    more = answer.orphan_files - len(answer.orphans)
     if more:
         screen.say(f"... and {plural(more, 'more file')}")
-    found_text = f"{plural(answer['orphan_files'], 'orphan file')} of {name_of(args)}"
+    found_text = f"{plural(answer.orphan_files, 'orphan file')} of {name_of(args)}"
     if args.delete:
-        screen.say(f"{found_text}; {answer['files_deleted']:,} deleted, {size_text(answer['bytes_freed'])} freed.")
+        screen.say(f"{found_text}; {answer.files_deleted:,} deleted, {size_text(answer.bytes_freed)} freed.")
     else:
-        hint = "; --delete deletes them" if answer["orphan_files"] else ""
-        screen.say(f"{found_text}, {size_text(answer['orphan_bytes'])}{hint}.")
+        hint = "; --delete deletes them" if answer.orphan_files else ""
+        screen.say(f"{found_text}, {size_text(answer.orphan_bytes)}{hint}.")
     return exit_code(answer)
 
 
 def manifests(args: argparse.Namespace) -> int:
-    answer = Door(args).ask("REWRITE_MANIFESTS", args.table, {"dry_run": args.dry_run or None})
+    told = Door(args).ask("REWRITE_MANIFESTS", RewriteManifestsAnswer, args.table, {"dry_run": args.dry_run or None})
+    answer = told.answer
     if args.json:
-        screen.put_json(answer)
-    elif not answer["manifests_replaced"]:
-        screen.say(f"Nothing to do for {name_of(args)}: {plural(answer['manifests_before'], 'manifest')}.")
+        screen.put_json(told.made)
+    elif not answer.manifests_replaced:
+        screen.say(f"Nothing to do for {name_of(args)}: {plural(answer.manifests_before, 'manifest')}.")
     else:
         verb = "would become" if args.dry_run else "became"
-        replaced, made = plural(answer["manifests_replaced"], "manifest"), f"{answer['manifests_created']:,}"
-        screen.say(f"{replaced} of {name_of(args)} {verb} {made}; the table has {answer['manifests_after']:,}.")
+        replaced, made = plural(answer.manifests_replaced, "manifest"), f"{answer.manifests_created:,}"
+        screen.say(f"{replaced} of {name_of(args)} {verb} {made}; the table has {answer.manifests_after:,}.")
     return exit_code(answer)
 
 
@@ -85,37 +96,38 @@ def maintain(args: argparse.Namespace) -> int:
         "older_than_hours": args.older_than_hours,
         "dry_run": args.dry_run or None,
     }
-    answer = Door(args).ask("MAINTAIN", args.table, fields)
+    told = Door(args).ask("MAINTAIN", MaintainAnswer, args.table, fields)
+    answer = told.answer
     if args.json:
-        screen.put_json(answer)
+        screen.put_json(told.made)
         return exit_code(answer)
-    for step in answer["steps"]:
-        told = step["error"]["code"] if step["error"] is not None else _summary(step)
-        screen.say(f"{step['step']:<17} {step['status'].lower().replace('_', ' '):<14} {told}".rstrip())
-    expired = next((s["result"] for s in answer["steps"] if s["step"] == "expire" and s["result"]), None)
+    for step in answer.steps:
+        said = step.error.code if step.error is not None else _summary(step)
+        screen.say(f"{step.step:<17} {step.status.lower().replace('_', ' '):<14} {said}".rstrip())
+    expired = next((s.result for s in answer.steps if s.step is Step.EXPIRE and s.result), None)
     if expired is not None:
-        tell_undo(args, expired)
-    warn(answer)
+        tell_undo(args, expired["undo_id"], expired["bytes_quarantined"], expired["deletable_at"])
+    warn(answer.warnings)
     return exit_code(answer)
 
 
-def _summary(step: Mapping[str, Any]) -> str:
+def _summary(step: StepAnswer) -> str:
     """Return a few words on what a step did, or would do."""
-    result = step["result"]
-    if step["status"] == "NOTHING_TO_DO":
+    result = step.result
+    if step.status is StepStatus.NOTHING_TO_DO or result is None:
         return ""
-    if step["step"] == "compact":
+    if step.step is Step.COMPACT:
         stats = result["stats"]
         if stats is None:
             return f"{plural(result['plan']['files'], 'file')} to rewrite"
         return f"{plural(stats['files_compacted'], 'file')} became {plural(stats['files_added'], 'file')}"
-    if step["step"] == "dangling_deletes":
+    if step.step is Step.DANGLING_DELETES:
         return plural(result["delete_files_removed"], "delete file")
-    if step["step"] == "manifests":
+    if step.step is Step.MANIFESTS:
         return f"{plural(result['manifests_replaced'], 'manifest')} became {result['manifests_created']:,}"
-    if step["step"] == "expire":
+    if step.step is Step.EXPIRE:
         return f"{plural(result['snapshots_expired'], 'snapshot')} expired, {size_text(result['bytes_freed'])} freed"
-    if step["step"] == "orphans":
+    if step.step is Step.ORPHANS:
         return f"{plural(result['orphan_files'], 'orphan file')}, {size_text(result['bytes_freed'])} freed"
     return f"{plural(result['files_deleted'], 'file')} deleted, {size_text(result['bytes_freed'])} freed"
 
@@ -128,34 +140,35 @@ def sweep(args: argparse.Namespace) -> int:
         "max_jobs": args.max_jobs,
         "dry_run": args.dry_run or None,
     }
-    answer = Door(args).ask("SWEEP", (args.namespace, None), fields)
+    told = Door(args).ask("SWEEP", SweepAnswer, (args.namespace, None), fields)
+    answer = told.answer
     if args.json:
-        screen.put_json(answer)
+        screen.put_json(told.made)
         return _exit_code(answer)
-    frame = frames.swept(answer)
+    frame = frames.swept(told.made)
     if frame.rows:
         screen.show(frame)
         screen.say("")
-    would = "would be " if answer["dry_run"] else ""
-    what = f"{plural(answer['files_deleted'], 'file')} {would}deleted, {size_text(answer['bytes_freed'])} {would}freed"
-    screen.say(f"{plural(answer['tables_swept'], 'table')} swept: {what}.")
-    for table in answer["ranking"]:
-        job = f" {table['job_id']}" if table["job_id"] is not None else ""
-        told = f"{table['table']}: health {table['score']:g}, {table['rank'].lower().replace('_', ' ')}{job}"
-        screen.say(screen.printable_line(told))
-    if answer["jobs_submitted"]:
-        screen.say(f"{plural(answer['jobs_submitted'], 'job')} submitted; `regelate jobs run` runs them here.")
-    if answer["jobs_backlog"]:
-        screen.say(f"{plural(answer['jobs_backlog'], 'unhealthy table')} left to the next sweep by --max-jobs.")
-    if answer["backlog"]:
+    would = "would be " if answer.dry_run else ""
+    what = f"{plural(answer.files_deleted, 'file')} {would}deleted, {size_text(answer.bytes_freed)} {would}freed"
+    screen.say(f"{plural(answer.tables_swept, 'table')} swept: {what}.")
+    for ranked in answer.ranking:
+        job = f" {ranked.job_id}" if ranked.job_id is not None else ""
+        said = f"{ranked.table}: health {ranked.score:g}, {ranked.rank.lower().replace('_', ' ')}{job}"
+        screen.say(screen.printable_line(said))
+    if answer.jobs_submitted:
+        screen.say(f"{plural(answer.jobs_submitted, 'job')} submitted; `regelate jobs run` runs them here.")
+    if answer.jobs_backlog:
+        screen.say(f"{plural(answer.jobs_backlog, 'unhealthy table')} left to the next sweep by --max-jobs.")
+    if answer.backlog:
         screen.say(
-            f"{plural(answer['backlog'], 'table')} left to the next sweep: the limits on time and tables were reached."
+            f"{plural(answer.backlog, 'table')} left to the next sweep: the limits on time and tables were reached."
         )
-    for table in answer["tables"]:
-        if table["error"] is not None:
-            screen.warn(f"{table['table']}: {table['error']['code']}: {table['error']['message']}")
+    for table in answer.tables:
+        if table.error is not None:
+            screen.warn(f"{table.table}: {table.error.code}: {table.error.message}")
     return _exit_code(answer)
 
 
-def _exit_code(answer: Answer) -> int:
-    return PARTIAL if answer["errors"] or answer["backlog"] else DONE
+def _exit_code(answer: SweepAnswer) -> int:
+    return PARTIAL if answer.errors or answer.backlog else DONE

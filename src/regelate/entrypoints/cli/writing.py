@@ -6,10 +6,11 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
+from regelate.core.answers import DescribeTableAnswer, WriteAnswer
 from regelate.core.jobs.exit_codes import PARTIAL
 from regelate.core.requests import WriteMode
 from regelate.entrypoints.cli import screen
-from regelate.entrypoints.cli.door import Answer, Door
+from regelate.entrypoints.cli.door import Door
 from regelate.entrypoints.cli.failures import Failed, usage
 from regelate.entrypoints.cli.rows import (
     csv_table,
@@ -37,12 +38,12 @@ class _Sum:
     small_files: int | None = None
     recommended: bool = False
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: WriteAnswer) -> None:
         self.requests += 1
-        self.rows += answer["records_written"]
-        self.commits += 1 if answer["records_written"] else 0
-        self.recommended = self.recommended or answer["compaction_recommended"]
-        self.small_files = answer["small_files_count"] or self.small_files
+        self.rows += answer.records_written
+        self.commits += 1 if answer.records_written else 0
+        self.recommended = self.recommended or answer.compaction_recommended
+        self.small_files = answer.small_files_count or self.small_files
 
 
 def write(args: argparse.Namespace) -> int:
@@ -69,7 +70,7 @@ def _at_once(args: argparse.Namespace, door: Door, form: str, done: _Sum) -> Non
         elif form == "parquet":
             rows = parquet_table(source, args.file)
         else:
-            fields = door.ask("DESCRIBE_TABLE", args.table, {})["schema"]["fields"]
+            fields = door.ask("DESCRIBE_TABLE", DescribeTableAnswer, args.table, {}).answer.schema.fields
             rows = csv_table(source, args.file, fields, args.null or [""])
         shown(0, None, f"writing: {plural(len(rows), 'row')}")
         _write(args, door, rows, args.idempotency_key, done)
@@ -104,10 +105,10 @@ def _write(args: argparse.Namespace, door: Door, rows: Any, idempotency_key: str
         "key": args.key,
         "idempotency_key": idempotency_key,
     }
-    answer = door.ask("WRITE", args.table, fields, rows=rows)
-    done.add(answer)
+    told = door.ask("WRITE", WriteAnswer, args.table, fields, rows=rows)
+    done.add(told.answer)
     if args.json:
-        screen.put_json(answer)
+        screen.put_json(told.made)
 
 
 def _told(args: argparse.Namespace, done: _Sum) -> None:

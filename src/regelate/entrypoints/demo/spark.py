@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from regelate.core.jobs.exit_codes import DONE, FAILED
 from regelate.core.policy.sizes import size_text
 from regelate.entrypoints.cli.failures import Failed, usage
 from regelate.pipeline.events import EVENT_COLUMNS, Stream
-from regelate.pipeline.ingest import Ingest, append, create, distribution, ingest
+from regelate.pipeline.ingest import Ingest, IngestResult, append, create, distribution, ingest
 from regelate.pipeline.ingest_job import frames
 from regelate.pipeline.maintain import Job, maintain
 from regelate.pipeline.names import TableName
@@ -41,6 +42,15 @@ SELECT event_type, count(*) AS event_count, count(DISTINCT user_id) AS unique_us
 FROM {table} WHERE event_type = 'purchase' GROUP BY event_type"""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Done:
+    """The two tables written, one of them compacted, and compacted once more."""
+
+    written: Sequence[IngestResult]
+    healed: Result
+    again: Result
+
+
 def run_demo(home: str, *, jars: str | None, batches: int, as_json: bool = False) -> int:
     """Run the demo in a folder of its own and return an exit code. `jars`: where Iceberg's jars are kept."""
     started = time.perf_counter()
@@ -51,17 +61,17 @@ def run_demo(home: str, *, jars: str | None, batches: int, as_json: bool = False
     tell.say("Starting Spark; the first time it fetches Iceberg's jars (50 MB).")
     spark = open_session(embedded_lake(folder), Launch(conf=conf), app_name="regelate-demo-spark")
     try:
-        results = _run(spark, batches, tell)
+        done = _run(spark, batches, tell)
     finally:
         spark.stop()
+    results = [*(w.as_dict() for w in done.written), done.healed.as_dict(), done.again.as_dict()]
     for number, result in enumerate(results, start=1):
         write_file(folder / f"result-{number}.json", as_text(result))
     _draw(folder, results, tell)
     tell.say(f"All of it took {time.perf_counter() - started:.0f} s. The lake, and the results as JSON: {folder}")
     if as_json:
         print(json.dumps(results, indent=2, default=str))
-    healed = results[-2]
-    if not healed["success"] or results[-1]["status"] != Status.NOTHING_TO_DO:
+    if done.healed.status is Status.FAILED or done.again.status is not Status.NOTHING_TO_DO:
         raise Failed("the validation of the demo failed", "this is a bug; please report it", FAILED)
     return DONE
 
@@ -77,7 +87,7 @@ def prepare(folder: Path) -> Path:
     return folder.absolute()
 
 
-def _run(spark: SparkSession, batches: int, tell: Terminal) -> list[dict[str, Any]]:
+def _run(spark: SparkSession, batches: int, tell: Terminal) -> _Done:
     plain, optimized = (
         TableName(catalog="local", namespace=(NAMESPACE,), table=name) for name in (TABLE, f"{TABLE}_optimized")
     )
@@ -94,10 +104,10 @@ def _run(spark: SparkSession, batches: int, tell: Terminal) -> list[dict[str, An
     tell.say("")
     tell.say("4  The same again")
     again = _compact(SparkTable(spark, plain), tell)
-    return [*written, healed.as_dict(), again.as_dict()]
+    return _Done(written=written, healed=healed, again=again)
 
 
-def _write(spark: SparkSession, name: TableName, stream: Stream, tell: Terminal) -> dict[str, Any]:
+def _write(spark: SparkSession, name: TableName, stream: Stream, tell: Terminal) -> IngestResult:
     optimized = name.table != TABLE
     table = create(spark, name, EVENT_COLUMNS, "event_type", distribution(optimized=optimized))
     work = Ingest(
@@ -106,7 +116,7 @@ def _write(spark: SparkSession, name: TableName, stream: Stream, tell: Terminal)
         optimized_write=optimized,
         write=lambda table, terminal: append(table, frames(spark, stream), terminal),
     )
-    return ingest(table, work, tell).as_dict()
+    return ingest(table, work, tell)
 
 
 def _show_small_files(table: SparkTable, tell: Terminal) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, cast
 
-from regelate.core.answers import CompactAnswer, Status
+from regelate.core.answers import CompactAnswer
+from regelate.core.answers.spark import SparkAnswer, spark_answer
 from regelate.core.jobs.job import NOTHING_DONE, JobRecord, JobState, JobTotals
 from regelate.core.jobs.spark_job import REMOTE_GRACE_SECONDS, SparkJobSpec, SparkRun, SparkState
-from regelate.core.running.stats import CompactionStats
 from regelate.errors import RegelateError
 from regelate.operations.compacting.pacing import Stop
 from regelate.operations.jobs.parts import MAX_STORED_WARNINGS, Elsewhere, PartDone
@@ -103,15 +102,13 @@ def _over(run: SparkRun, record: JobRecord, cancelling: bool, settle: Settle) ->
     if run.answer is None:
         return _delegation_failed(record, f"ended without a result: {run.detail or 'nobody knows why'}")
     try:
-        if run.answer.get("success") is not True:
-            return _failed(RegelateError.of_error(cast(Mapping[str, Any], run.answer["error"])))
-        found = cast(Mapping[str, Any], run.answer)
-        ids = tuple(found["snapshot_ids"]) or (found["snapshot_after"],)
-        answer = _as_compact(found, ids)
-        did = _totals(answer, ids)
-    except (KeyError, TypeError, ValueError) as fault:
-        return _delegation_failed(record, f"left a result that cannot be read: {type(fault).__name__} {fault}")
-    return PartDone(answer=settle(answer), did=did)
+        found = spark_answer(run.answer)
+    except ValueError as fault:
+        return _delegation_failed(record, f"left a result that cannot be read: {fault}")
+    if isinstance(found, RegelateError):
+        return _failed(found)
+    answer = replace(found.compact, warnings=found.compact.warnings[:MAX_STORED_WARNINGS])
+    return PartDone(answer=settle(answer), did=_totals(found))
 
 
 def _delegation_failed(record: JobRecord, what: str) -> PartDone:
@@ -123,29 +120,16 @@ def _failed(error: RegelateError) -> PartDone:
     return PartDone(failed=error)
 
 
-def _as_compact(found: Mapping[str, Any], snapshot_ids: tuple[int, ...]) -> CompactAnswer:
-    """Return the pipeline's result as COMPACT's answer; the names are the same."""
-    changed = bool(found["compacted"])
-    return CompactAnswer(
-        compacted=changed,
-        status=Status(found["status"]),
-        reason=found["reason"],
-        snapshot_id=snapshot_ids[-1] if changed else None,
-        stats=None if found["stats"] is None else CompactionStats.of_dict(found["stats"]),
-        warnings=tuple(str(warning) for warning in found["warnings"][:MAX_STORED_WARNINGS]),
-    )
-
-
-def _totals(answer: CompactAnswer, snapshot_ids: tuple[int, ...]) -> JobTotals:
-    stats = answer.stats
-    if not answer.compacted or stats is None:
+def _totals(found: SparkAnswer) -> JobTotals:
+    stats = found.compact.stats
+    if not found.compact.compacted or stats is None:
         return NOTHING_DONE
     return JobTotals(
         files_compacted=stats.files_compacted,
         files_added=stats.files_added,
         bytes_saved=stats.bytes_saved,
         rows=stats.rows,
-        snapshot_ids=snapshot_ids,
+        snapshot_ids=found.snapshot_ids,
     )
 
 
