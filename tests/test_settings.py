@@ -479,7 +479,7 @@ def test_all_faults_come_in_one_message_and_a_long_list_is_cut(load: Load) -> No
 )
 def test_a_refusal_never_shows_a_value(load: Load, catalog: dict[str, Any]) -> None:
     fault = refused(load, catalogs={"local": catalog})
-    assert SECRET not in json.dumps(fault.as_error())
+    assert SECRET not in json.dumps(fault.as_error().as_dict())
 
 
 def test_a_printed_configuration_shows_no_property_of_a_catalog(load: Load) -> None:

@@ -334,7 +334,7 @@ def test_a_location_inside_the_tenants_own_namespace_is_allowed(location: str) -
 def test_another_tenants_location_is_forbidden_however_it_is_spelt(location: str) -> None:
     fault = refusal(lambda: CLAIMS.check_location(ADDRESS, location))
     assert (fault.code, fault.status) == ("FORBIDDEN", 403)
-    assert "globex" not in json.dumps(fault.as_error())
+    assert "globex" not in json.dumps(fault.as_error().as_dict())
 
 
 def test_one_folder_is_one_folder_with_and_without_a_scheme(tmp_path: Path) -> None:

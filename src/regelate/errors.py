@@ -8,9 +8,24 @@ must not run, because nobody knows whether a commit landed, or a request for one
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 MAX_MESSAGE_CHARACTERS = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorDetail:
+    """`code` is stable, `retryable` says whether the same request may succeed later; docs/errors.md lists the codes."""
+
+    code: str
+    message: str
+    retryable: bool
+    details: Mapping[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as an answer has it in JSON."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 class RegelateError(Exception):
@@ -41,17 +56,13 @@ class RegelateError(Exception):
 
     @classmethod
     def of_error(cls, found: Mapping[str, Any]) -> RegelateError:
-        """Return what `as_error` wrote, in another process perhaps."""
+        """Return the error whose `as_error` this was as JSON, in another process perhaps."""
         return cls(found["code"], found["message"], retryable=found["retryable"], **found.get("details", {}))
 
-    def as_error(self) -> dict[str, object]:
-        """Return the `error` object of an answer: code, message, retryable, details."""
-        return {
-            "code": self.code,
-            "message": self.message[:MAX_MESSAGE_CHARACTERS],
-            "retryable": self.retryable,
-            "details": dict(self.details),
-        }
+    def as_error(self) -> ErrorDetail:
+        """Return the `error` of an answer."""
+        message = self.message[:MAX_MESSAGE_CHARACTERS]
+        return ErrorDetail(code=self.code, message=message, retryable=self.retryable, details=dict(self.details))
 
 
 def keeps_files(error: Exception) -> bool:

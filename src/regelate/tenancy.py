@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
+from regelate.core.jobs.job import JobRecord
 from regelate.core.table import names
 from regelate.core.table.storage import store_of
 from regelate.errors import InvalidRequest, NotAllowed, Unavailable
@@ -38,6 +39,11 @@ class Address:
     @property
     def namespace(self) -> str:
         return self.ident if self.table is None else self.ident.removesuffix(f"{names.SEPARATOR}{self.table}")
+
+
+def address_of(record: JobRecord) -> Address:
+    """Return the table that a job is about."""
+    return Address(tenant_id=record.tenant_id, catalog=record.catalog, ident=record.ident, table=record.table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

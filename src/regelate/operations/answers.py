@@ -11,7 +11,6 @@ from regelate.core.answers import (
     CompactAnswer,
     DanglingDeletesAnswer,
     DescribeTableAnswer,
-    ErrorDetail,
     ErrorOfTable,
     ExpireSnapshotsAnswer,
     JobAnswer,
@@ -42,7 +41,7 @@ from regelate.core.planning.selection import Reason
 from regelate.core.running.stats import iso_time
 from regelate.core.table.schema import Column, TableDescription
 from regelate.core.table.table import DataFile
-from regelate.errors import MAX_MESSAGE_CHARACTERS, RegelateError
+from regelate.errors import ErrorDetail, RegelateError
 from regelate.operations.compacting.command import CompactOutcome
 from regelate.operations.upkeep.cleaning import DanglingRemoved, ManifestsRewritten, OrphansRemoved
 from regelate.operations.upkeep.expire import Expired, Undone
@@ -245,16 +244,7 @@ def _step(result: StepResult) -> StepAnswer:
         status=result.status,
         seconds=round(result.seconds, 3),
         result=None if result.result is None else answer_fields(result.result),
-        error=None if result.error is None else _error(result.error),
-    )
-
-
-def _error(error: RegelateError) -> ErrorDetail:
-    return ErrorDetail(
-        code=error.code,
-        message=error.message[:MAX_MESSAGE_CHARACTERS],
-        retryable=error.retryable,
-        details=dict(error.details),
+        error=None if result.error is None else result.error.as_error(),
     )
 
 

@@ -111,7 +111,7 @@ def _result(
 ) -> Result:
     steps = (*([] if done is None else [done.step]), *later)
     error = None if impact is None else impact.error
-    failed = [f"{step.step}: {step.error['message']}" for step in later if step.error is not None]
+    failed = [f"{step.step}: {step.error.message}" for step in later if step.error is not None]
     return Result(
         job="maintain",
         table=str(table.name),

@@ -17,7 +17,7 @@ from regelate.core.jobs.exit_codes import DONE, FAILED, LATER, PARTIAL, USAGE
 from regelate.core.planning.plan import CompactionPlan
 from regelate.core.planning.plan_report import planned
 from regelate.core.running.stats import CompactionStats
-from regelate.errors import InvalidRequest, RegelateError
+from regelate.errors import ErrorDetail, InvalidRequest, RegelateError
 from regelate.pipeline.spark_errors import spark_faults
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Step:
     seconds: float = 0.0
     found: Mapping[str, object] = field(default_factory=dict)
     statements: tuple[str, ...] = ()
-    error: Mapping[str, object] | None = None
+    error: ErrorDetail | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Result:
             "warnings": list(self.warnings),
             "versions": dict(self.versions),
             "impact": self.impact,
-            **({} if self.error is None else {"error": self.error.as_error()}),
+            **({} if self.error is None else {"error": self.error.as_error().as_dict()}),
         }
 
     @property
@@ -106,7 +106,7 @@ def failure(fault: RegelateError, *, job: str, table: str | None, started_at_ms:
         "job": job,
         "table": table,
         "started_at_ms": started_at_ms,
-        "error": fault.as_error(),
+        "error": fault.as_error().as_dict(),
     }
 
 

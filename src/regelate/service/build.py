@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import cache
 from typing import TYPE_CHECKING
 
 from regelate.adapters.clock import SystemClock
@@ -25,6 +24,7 @@ from regelate.service.health import Health
 from regelate.service.job_desk import JobDesk
 from regelate.service.job_stores import JobStores
 from regelate.service.knobs import Knobs
+from regelate.service.once import once
 from regelate.service.open_tables import OpenTables
 from regelate.service.process import Process
 from regelate.service.queries import Queries
@@ -65,15 +65,15 @@ def build(
     timeouts, longest = settings.network.timeouts, settings.sweep.longest_run_seconds
     access = CatalogAccess(
         settings,
-        cache(lambda: catalogs or _catalogs(settings)),
-        cache(lambda: sessions or _sessions(settings, clock)),
+        once(lambda: catalogs or _catalogs(settings)),
+        once(lambda: sessions or _sessions(settings, clock)),
         least_seconds=placement.max_in_process_seconds + SESSION_MARGIN_SECONDS,
     )
     configured = ConfiguredKnobs(
         compaction=settings.compaction_defaults, retention=settings.retention_defaults, verify=settings.verify
     )
     tenancy, knobs = Tenancy(settings), Knobs(configured, settings.check_policy, clock)
-    tables = OpenTables(access, cache(lambda: manifests or _manifests()), longest_run_seconds=longest)
+    tables = OpenTables(access, once(lambda: manifests or _manifests()), longest_run_seconds=longest)
     engines = engines or Engines(placement, settings.storage)
     ports = ports or CompactionPorts(engines, placement, clock, telemetry)
     stores = job_stores or JobStores(settings.jobs, timeouts, telemetry)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from regelate.core.policy.timeouts import Timeouts
 from regelate.errors import Unsupported
 from regelate.operations.jobs.jobs import JobTools
 from regelate.ports.telemetry import Telemetry
+from regelate.service.once import once
 
 if TYPE_CHECKING:
     from regelate.adapters.jobstore.sqlite import SqliteJobs
@@ -23,10 +23,19 @@ class JobStores:
         self._settings = settings
         self._timeouts = timeouts
         self._telemetry = telemetry
+        self._embedded, self._tools = once(self._open_embedded), once(self._open_tools)
 
-    @cached_property
+    @property
     def tools(self) -> JobTools | None:
         """The store and its queue; None where config.json has none."""
+        return self._tools()
+
+    @property
+    def embedded(self) -> SqliteJobs | None:
+        """The store that `regelate serve` works on by itself; None where jobs are kept elsewhere or not at all."""
+        return self._embedded()
+
+    def _open_tools(self) -> JobTools | None:
         found = self._settings
         if found.store == "none":
             return None
@@ -47,9 +56,7 @@ class JobStores:
             max_attempts=found.max_attempts,
         )
 
-    @cached_property
-    def embedded(self) -> SqliteJobs | None:
-        """The store that `regelate serve` works on by itself; None where jobs are kept elsewhere or not at all."""
+    def _open_embedded(self) -> SqliteJobs | None:
         found = self._settings
         if found.store != "sqlite":
             return None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regelate.core.policy.timeouts import Timeouts
+from regelate.service.once import once
 
 if TYPE_CHECKING:
     from regelate.core.query.results import StoredResult
@@ -21,9 +21,9 @@ class ResultStores:
     def __init__(self, settings: ResultSettings, timeouts: Timeouts) -> None:
         self._settings = settings
         self._timeouts = timeouts
+        self.client = once(self._open_client)
 
-    @cached_property
-    def client(self) -> Any:
+    def _open_client(self) -> Any:
         from regelate.adapters.aws.results import s3_client
 
         return s3_client(self._timeouts)
@@ -52,5 +52,5 @@ class _InBucket:
     def keep(self, path: str, *, now_ms: int) -> StoredResult:
         from regelate.adapters.aws.results import BucketResults
 
-        bucket = BucketResults(self.stores.client, self.location, self.tenant, url_seconds=self.url_seconds)
+        bucket = BucketResults(self.stores.client(), self.location, self.tenant, url_seconds=self.url_seconds)
         return bucket.keep(path, now_ms=now_ms)

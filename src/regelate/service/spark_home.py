@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regelate.core.engines import Engine
 from regelate.core.running.routing import no_spark
 from regelate.service.job_stores import JobStores
+from regelate.service.once import once
 
 if TYPE_CHECKING:
     from regelate.ports.jobs import SparkJobs
@@ -25,7 +25,7 @@ class SparkHome:
         """`jobs` stands in for what config.json names."""
         self._settings = settings
         self._stores = stores
-        self._given = jobs
+        self._jobs = once(lambda: jobs or self._configured())
 
     def available(self) -> bool:
         """Say whether this deployment can leave a table to Spark."""
@@ -34,10 +34,10 @@ class SparkHome:
             return False
         return settings.spark.run != "local" or importlib.util.find_spec("pyspark") is not None
 
-    @cached_property
+    @property
     def jobs(self) -> SparkJobs:
         """What runs them. Errors: Unsupported SPARK_DISABLED."""
-        return self._given or self._configured()
+        return self._jobs()
 
     def _configured(self) -> SparkJobs:
         from regelate.pipeline.package import pack

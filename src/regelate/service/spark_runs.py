@@ -20,7 +20,7 @@ from regelate.service.open_tables import OpenTables
 from regelate.service.spark_home import SparkHome
 from regelate.service.spark_spec import spec_of
 from regelate.settings import Settings
-from regelate.tenancy import Address
+from regelate.tenancy import address_of
 
 
 class SparkRuns:
@@ -85,9 +85,8 @@ class SparkRuns:
         from regelate.operations.compacting.rewriting import as_error
         from regelate.operations.upkeep.expire import ExpiryTools, expire_after_commit
 
-        address = Address(tenant_id=record.tenant_id, catalog=record.catalog, ident=record.ident, table=record.table)
         try:
-            with self._tables.open(address) as session:
+            with self._tables.open(address_of(record)) as session:
                 hours = record.request.snapshot_retention_hours
                 retention = self._knobs.retention(session, hours, hours_field="snapshot_retention_hours")
                 uuid = session.committer.head().uuid

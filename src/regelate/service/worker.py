@@ -21,7 +21,7 @@ from regelate.service.compaction_runs import CompactionRuns
 from regelate.service.job_stores import JobStores
 from regelate.service.spark_runs import SparkRuns
 from regelate.settings import Settings
-from regelate.tenancy import Address
+from regelate.tenancy import address_of
 
 OVERRUN = 2
 """A part may take so many times as long as it was given: what it estimates may be wrong, a commit may have to wait."""
@@ -86,8 +86,7 @@ class Worker:
         part = part_of(record)
         capabilities = Capabilities(spark=self._spark.available and part.part == 1)
         how = How(request=part.request, pacing=pacing, placement=self._placement, capabilities=capabilities)
-        address = Address(tenant_id=record.tenant_id, catalog=record.catalog, ident=record.ident, table=record.table)
-        done = run_or_leave(part, how, partial(self._runs.run, address))
+        done = run_or_leave(part, how, partial(self._runs.run, address_of(record)))
         if isinstance(done, Left):
             return Elsewhere(remote=None, why=done.job.why)
         answer = answers.compacted(done.outcome, with_plan=False)

@@ -32,7 +32,6 @@ from regelate.core.answers.tables import (
 )
 from regelate.core.answers.upkeep import (
     DanglingDeletesAnswer,
-    ErrorDetail,
     ExpireSnapshotsAnswer,
     MaintainAnswer,
     OrphanFile,
@@ -54,7 +53,6 @@ __all__ = [
     "DanglingDeletesAnswer",
     "DescribeTableAnswer",
     "DropTableAnswer",
-    "ErrorDetail",
     "ErrorOfTable",
     "ExpireSnapshotsAnswer",
     "HealthCheckAnswer",

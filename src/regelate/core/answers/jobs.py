@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from regelate.core.answers.json import Json
-from regelate.core.answers.upkeep import ErrorDetail
 from regelate.core.engines import Engine
 from regelate.core.jobs.job import JobState, JobTotals, Origin
 from regelate.core.jobs.ranking import Rank
+from regelate.errors import ErrorDetail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

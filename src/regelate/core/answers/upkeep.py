@@ -9,6 +9,7 @@ from typing import Literal
 
 from regelate.core.answers.compaction import CompactAnswer
 from regelate.core.answers.json import Json
+from regelate.errors import ErrorDetail
 
 
 class Step(StrEnum):
@@ -26,16 +27,6 @@ class StepStatus(StrEnum):
     DONE = "DONE"
     NOTHING_TO_DO = "NOTHING_TO_DO"
     FAILED = "FAILED"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorDetail:
-    """`code` is stable, `retryable` says whether the same request may succeed later; docs/errors.md lists the codes."""
-
-    code: str
-    message: str
-    retryable: bool
-    details: Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from regelate.core.answers import (
-    Answer,
-    ErrorDetail,
-    answer_fields,
-)
+from regelate.core.answers import Answer, answer_fields
 from regelate.entrypoints.log import redacted, safe
-from regelate.errors import RegelateError
+from regelate.errors import ErrorDetail, RegelateError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +26,9 @@ def succeeded(answer: Answer, request_id: str) -> dict[str, object]:
 
 def failed(fault: RegelateError, request_id: str) -> dict[str, object]:
     """Return the answer of a fault: what was wrong and what to do; secrets blotted out, long texts cut."""
-    error = {**fault.as_error(), "message": redacted(fault.message), "details": safe(fault.details)}
-    return {"success": False, "error": error, "request_id": request_id}
+    details = cast(Mapping[str, Any], safe(fault.details))
+    error = replace(fault.as_error(), message=redacted(fault.message), details=details)
+    return answer_fields(ErrorAnswer(success=False, error=error, request_id=request_id))
 
 
 class Outcome(Enum):

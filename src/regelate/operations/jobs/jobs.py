@@ -133,4 +133,4 @@ def give_up(tools: JobTools, job_id: str, part: int, why: str) -> None:
 
 def error_text(error: RegelateError) -> str:
     """Return an error as a job's record keeps it."""
-    return json.dumps(error.as_error(), default=str)
+    return json.dumps(error.as_error().as_dict(), default=str)

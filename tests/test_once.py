@@ -1,0 +1,64 @@
+"""What is made when it is first needed is made once, whoever asks first."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, BrokenBarrierError, Lock
+from types import TracebackType
+
+import pytest
+
+from regelate.service.once import once
+
+
+class TellingLock:
+    """A lock that breaks a meeting up when somebody has to wait for it: the other one will never come there."""
+
+    def __init__(self, meeting: Barrier) -> None:
+        self._lock = Lock()
+        self._meeting = meeting
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._meeting.abort()
+            self._lock.acquire()
+
+    def __exit__(self, kind: type[BaseException] | None, fault: object, trace: TracebackType | None) -> None:
+        self._lock.release()
+
+
+def test_two_threads_that_ask_first_at_once_get_one_thing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes it waits inside for the other one, who comes in as well or has to wait for the lock."""
+    meeting = Barrier(2)
+    monkeypatch.setattr("regelate.service.once.Lock", lambda: TellingLock(meeting))
+    made: list[object] = []
+
+    def make() -> object:
+        thing = object()
+        made.append(thing)
+        with contextlib.suppress(BrokenBarrierError):
+            meeting.wait()
+        return thing
+
+    ask = once(make)
+    with ThreadPoolExecutor(2) as threads:
+        one, other = [future.result() for future in (threads.submit(ask), threads.submit(ask))]
+    assert one is other is made[0]
+    assert len(made) == 1
+
+
+def test_a_fault_is_kept_by_nobody_and_nothing_is_a_thing_too() -> None:
+    results = iter([OSError("not yet"), None])
+    asked = 0
+
+    def make() -> None:
+        nonlocal asked
+        asked += 1
+        if (fault := next(results)) is not None:
+            raise fault
+
+    ask = once(make)
+    with pytest.raises(OSError, match="not yet"):
+        ask()
+    assert (ask(), ask(), asked) == (None, None, 2)
