@@ -57,7 +57,7 @@ def test_a_claim_that_equals_the_body_is_the_tenant() -> None:
 
 def test_an_unknown_tenant_and_one_that_is_not_the_callers_get_the_same_answer() -> None:
     answers = [
-        refusal(lambda c=claim, b=body: CLAIMS.resolve(c, b, None, "sales", "orders")).as_error()  # type: ignore[misc]
+        refusal(lambda c=claim, b=body: CLAIMS.resolve(c, b, None, "sales", "orders")).as_error().as_dict()  # type: ignore[misc]
         for claim, body in [
             ("acme", "globex"),
             ("acme", "nobody"),
