@@ -71,6 +71,10 @@ class Scope:
         tenant = _tenant_in(inside)
         return tenant if self.tenants == ANY_TENANT or tenant in self.tenants else None
 
+    def asked_as(self, inside: str) -> str:
+        """Return how a request of its tenant names a namespace of the catalog that is one of these."""
+        return inside.removeprefix(f"{self.tenant_of(inside)}{_SEAM}") if self.multi_tenant else inside
+
 
 class Tenancy:
     """The configured tenants and catalogs, as the doors ask for them. Safe for several threads."""

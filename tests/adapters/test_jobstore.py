@@ -17,6 +17,7 @@ from regelate.adapters.jobstore.record_json import from_json, to_json
 from regelate.adapters.jobstore.sqlite import SqliteJobs
 from regelate.adapters.jobstore.sqs import SqsQueue
 from regelate.core.jobs.job import JobRecord, JobState, JobTotals, Origin
+from regelate.core.jobs.listing import EVERY_JOB, JobFilter, place_of
 from regelate.core.requests import CompactRequest
 from regelate.errors import Unavailable
 from regelate.operations.jobs.jobs import changed
@@ -192,7 +193,38 @@ def test_the_newest_jobs_come_first(store: Store) -> None:
     for number in range(3):
         made = replace(job(store, f"job-{number}", ident=f"db.t{number}"), created_ms=number)
         store.add(made)
-    assert [record.job_id for record in store.recent(2)] == ["job-2", "job-1"]
+    assert [record.job_id for record in store.listed(EVERY_JOB, 2)] == ["job-2", "job-1"]
+
+
+def test_a_list_goes_on_after_a_job_also_where_many_were_made_in_one_millisecond(store: Store) -> None:
+    now = store.now_ms()
+    for number in range(7):
+        store.add(replace(job(store, f"job-{number}", ident=f"db.t{number}"), created_ms=now + number // 4))
+    found: list[str] = []
+    after = None
+    while page := store.listed(EVERY_JOB, 2, after=after):
+        found += [record.job_id for record in page]
+        after = place_of(page[-1])
+    assert found == [f"job-{number}" for number in (6, 5, 4, 3, 2, 1, 0)]
+
+
+def test_a_list_shows_what_is_asked_for_and_whose_it_is(store: Store) -> None:
+    own = store.add(job(store, "own", "db.a"))
+    foreign = store.add(replace(job(store, "foreign", "db.b"), tenant_id="other"))
+    labelled = store.add(replace(job(store, "labelled", "db.c"), tenant_id="other", catalog="shared"))
+    ended = store.add(job(store, "ended", "db.d"))
+    store.save(ended, ended.cancel_asked(store.now_ms()))
+
+    def listed(**asked: Any) -> set[str]:
+        return {record.job_id for record in store.listed(JobFilter(**asked), 9)}
+
+    assert listed() == {"own", "foreign", "labelled", "ended"}
+    assert listed(tenant_id="t") == {"own", "ended"}
+    assert listed(tenant_id="t", shared=("shared", "none")) == {"own", "labelled", "ended"}
+    assert listed(tenant_id="t", lock=foreign.lock) == set()
+    assert listed(lock=foreign.lock) == {"foreign"}
+    assert listed(tenant_id="t", shared=("shared",), state=JobState.QUEUED) == {own.job_id, labelled.job_id}
+    assert listed(tenant_id="t", state=JobState.CANCELLED, lock=ended.lock) == {"ended"}
 
 
 def test_sqlite_names_what_waits_and_what_a_dead_worker_left_but_nothing_that_is_held_or_not_due(
@@ -220,7 +252,7 @@ def test_sqlite_forgets_jobs_that_ended_longer_ago_than_they_are_kept(tmp_path: 
     store.add(ended)
     store.add(replace(job(store, "live", "db.b"), updated_ms=old.updated_ms))
     store.add(job(store, "new", "db.c"))
-    assert {record.job_id for record in store.recent(9)} == {"live", "new"}
+    assert {record.job_id for record in store.listed(EVERY_JOB, 9)} == {"live", "new"}
 
 
 def test_a_file_that_is_no_database_is_a_fault_with_a_name(tmp_path: Path) -> None:

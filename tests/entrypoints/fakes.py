@@ -21,6 +21,8 @@ from regelate.core.answers import (
     ExpireSnapshotsAnswer,
     HealthCheckAnswer,
     JobAnswer,
+    ListJobsAnswer,
+    ListNamespacesAnswer,
     ListTablesAnswer,
     MaintainAnswer,
     QueryAnswer,
@@ -194,6 +196,12 @@ class FakeService:
             "refs": [],
         }
 
+    @answering(ListNamespacesAnswer)
+    def list_namespaces(self, scope: Scope) -> dict[str, object]:
+        self._called("LIST_NAMESPACES", None, scope=scope)
+        inside = {ident.rpartition(".")[0] for ident in self.known}
+        return {"namespaces": sorted(scope.asked_as(name) for name in inside if scope.holds(name))}
+
     @answering(ListTablesAnswer)
     def list_tables(self, address: Address) -> dict[str, object]:
         self._called("LIST_TABLES", address)
@@ -334,6 +342,12 @@ class FakeService:
     def job_cancel(self, tenant_id: str, job_id: str) -> dict[str, object]:
         self._called("JOB_CANCEL", None, tenant_id=tenant_id, job_id=job_id)
         return {**JOB, "job_id": job_id, "state": "CANCELLING"}
+
+    @answering(ListJobsAnswer)
+    def list_jobs(self, tenant_id: str, table: Address | None, **arguments: Any) -> dict[str, object]:
+        self._called("LIST_JOBS", table, tenant_id=tenant_id, **arguments)
+        listed = {name: value for name, value in JOB.items() if name not in ("operation", "result")}
+        return {"jobs": [listed], "next_page_token": None}
 
     def run_job(self, job_id: str, part: int, **arguments: Any) -> float | None:
         self._called("run_job", None, job_id=job_id, part=part, **arguments)

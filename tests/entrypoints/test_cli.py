@@ -257,6 +257,7 @@ def test_a_table_is_made_filled_looked_at_healed_and_asked(run: Run) -> None:
     assert rows_of(run, "shop.orders") == before
     assert "Nothing to do for shop.orders (NO_CANDIDATE)" in done(run("compact", "shop.orders")).out
     assert done(run("list", "shop")).out == "shop.orders\n"
+    assert done(run("list")).out == "shop\n"
     assert "partitioned by  month(day)" in re.sub(" {3,}", "  ", done(run("describe", "shop.orders")).out)
     assert "0 snapshots of shop.orders expired" in done(run("expire", "shop.orders")).out
     assert done(run("drop", "shop.orders", "--yes", "--purge")).out == "Dropped shop.orders and deleted its files.\n"
@@ -350,6 +351,7 @@ JSON_COMMANDS = [
     ("CREATE_TABLE", ["create", "shop.new", "--schema", "id:long"]),
     ("DESCRIBE_TABLE", ["describe", "shop.orders"]),
     ("LIST_TABLES", ["list", "shop"]),
+    ("LIST_NAMESPACES", ["list"]),
     ("WRITE", ["write", "shop.orders", "-"]),
     ("QUERY", ["query", "shop.orders", "--sql", "SELECT count(*) AS n FROM t"]),
     ("TABLE_HEALTH", ["health", "shop.orders", "--explain"]),

@@ -53,6 +53,15 @@ def test_a_job_is_submitted_listed_run_and_looked_at(run: Run) -> None:
     assert json.loads(run("jobs", "--json")[1])["jobs"][0]["job_id"] == job_id
 
 
+def test_a_list_is_narrowed_to_a_table_or_a_state(run: Run) -> None:
+    job_id = submitted(run)
+    assert job_id in run("jobs", "list", "--table", "sales.orders", "--state", "QUEUED")[1]
+    assert run("jobs", "--table", "sales.others")[1] == "No jobs.\n"
+    assert run("jobs", "--state", "RUNNING")[1] == "No jobs.\n"
+    code, _, errors = run("jobs", "run", "--state", "RUNNING")
+    assert (code, "--state" in errors) == (2, True)
+
+
 def test_a_job_that_waits_is_cancelled(run: Run) -> None:
     job_id = submitted(run)
     assert "CANCELLED" in run("jobs", "cancel", job_id)[1]

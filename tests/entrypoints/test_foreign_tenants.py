@@ -30,6 +30,7 @@ OWN: Mapping[str, Mapping[str, object] | None] = {
     "CREATE_TABLE": {**TABLE, "schema": {"fields": {"id": {"type": "long"}}}},
     "ALTER_TABLE": {**TABLE, "set_properties": {"a": "b"}},
     "DESCRIBE_TABLE": TABLE,
+    "LIST_NAMESPACES": {},
     "LIST_TABLES": {"namespace": "sales"},
     "DROP_TABLE": {**TABLE, "purge": True},
     "WRITE": {**TABLE, "records": [{"id": 1}]},
@@ -44,6 +45,7 @@ OWN: Mapping[str, Mapping[str, object] | None] = {
     "SWEEP": {},
     "JOB_STATUS": {"job_id": "job-1"},
     "JOB_CANCEL": {"job_id": "job-1"},
+    "LIST_JOBS": {},
 }
 """What each operation needs beside its tenant; None: it is about no tenant."""
 TENANTS = [operation for operation in OPERATIONS if OWN.get(operation, {}) is not None]
@@ -202,14 +204,15 @@ def test_who_may_invoke_the_function_sweeps_the_tables_of_all_tenants(tmp_path: 
 
 
 @pytest.mark.parametrize("intruder", [name for name, (make, *_) in INTRUDERS.items() if make is not direct])
-def test_a_job_is_not_shown_by_its_path_to_a_foreign_tenant_either(tmp_path: Path, intruder: str) -> None:
+@pytest.mark.parametrize("path", ["/jobs/j-1", "/jobs"])
+def test_jobs_are_not_shown_by_their_paths_to_a_foreign_tenant_either(tmp_path: Path, intruder: str, path: str) -> None:
     make, auth, claims, arn, tenant = INTRUDERS[intruder]
     service = FakeService(settings(tmp_path, auth), preset=[])
     event = make({}, claims, arn)
     asked = {"queryStringParameters": {"tenant_id": tenant}, "rawQueryString": f"tenant_id={tenant}", "body": None}
-    event |= {**asked, "path": "/jobs/j-1", "httpMethod": "GET"} if make is v1 else {**asked, "rawPath": "/jobs/j-1"}
+    event |= {**asked, "path": path, "httpMethod": "GET"} if make is v1 else {**asked, "rawPath": path}
     if make is v2:
-        event["requestContext"]["http"] = {"method": "GET", "path": "/jobs/j-1"}
+        event["requestContext"]["http"] = {"method": "GET", "path": path}
     status, answer = sent(service, event)
     assert (status, answer["error"]["code"], answer["error"]["details"]) == (403, "FORBIDDEN", {})
     assert service.calls == []
@@ -217,7 +220,7 @@ def test_a_job_is_not_shown_by_its_path_to_a_foreign_tenant_either(tmp_path: Pat
 
 def test_every_route_that_is_not_public_is_tried_as_a_foreign_tenant() -> None:
     public = {("GET", "/health"), ("GET", "/openapi.json"), ("GET", DOCS_PATH)}
-    tried = {("POST", "/database"), ("POST", "/api/v1/compact"), ("GET", "/jobs/<job_id>")}
+    tried = {("POST", "/database"), ("POST", "/api/v1/compact"), ("GET", "/jobs"), ("GET", "/jobs/<job_id>")}
     assert set(ROUTES) == public | tried
 
 

@@ -34,8 +34,10 @@ OPERATIONS = [
     "COMPACT",
     "QUERY",
     "DESCRIBE_TABLE",
+    "LIST_NAMESPACES",
     "LIST_TABLES",
     "EXPIRE_SNAPSHOTS",
+    "LIST_JOBS",
     "WRITE",
     "DROP_TABLE",
 ]

@@ -20,6 +20,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "CREATE_TABLE": {**TABLE, "schema": {"fields": {"id": {"type": "long"}}}},
     "ALTER_TABLE": {**TABLE, "set_properties": {"a": "b"}},
     "DESCRIBE_TABLE": TABLE,
+    "LIST_NAMESPACES": {"tenant_id": "t"},
     "LIST_TABLES": {"tenant_id": "t", "namespace": "n"},
     "DROP_TABLE": TABLE,
     "WRITE": {**TABLE, "records": []},
@@ -34,6 +35,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "SWEEP": {"tenant_id": "t"},
     "JOB_STATUS": {"tenant_id": "t", "job_id": "job-1"},
     "JOB_CANCEL": {"tenant_id": "t", "job_id": "job-1"},
+    "LIST_JOBS": {"tenant_id": "t"},
 }
 NOT_BUILT = {
     "COMPACT": ["ref", "job_id"],

@@ -84,6 +84,18 @@ def jobs_table(dynamodb: Any, name: str) -> None:
     dynamodb.create_table(
         TableName=name,
         KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+        AttributeDefinitions=[
+            {"AttributeName": name, "AttributeType": "S"} for name in ("pk", "listed_as", "listed_at")
+        ],
+        GlobalSecondaryIndexes=[
+            {
+                "IndexName": "newest",
+                "KeySchema": [
+                    {"AttributeName": "listed_as", "KeyType": "HASH"},
+                    {"AttributeName": "listed_at", "KeyType": "RANGE"},
+                ],
+                "Projection": {"ProjectionType": "ALL"},
+            }
+        ],
         BillingMode="PAY_PER_REQUEST",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from regelate.core.answers import (
     AlterTableAnswer,
@@ -17,6 +17,9 @@ from regelate.core.answers import (
     ExpireSnapshotsAnswer,
     HealthCheckAnswer,
     JobAnswer,
+    ListedJob,
+    ListJobsAnswer,
+    ListNamespacesAnswer,
     ListTablesAnswer,
     MaintainAnswer,
     QueryAnswer,
@@ -26,9 +29,10 @@ from regelate.core.answers import (
     TableHealthAnswer,
     WriteAnswer,
 )
+from regelate.core.jobs.job import JobState
 from regelate.core.requests import CompactRequest, MaintainRequest, QueryRequest
 from regelate.entrypoints.api.definition import table_definition
-from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, Sweep
+from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, ListJobs, Sweep
 from regelate.entrypoints.api.request_base import NamespaceRequest, TableRequest
 from regelate.entrypoints.api.requests import (
     AlterTable,
@@ -39,6 +43,7 @@ from regelate.entrypoints.api.requests import (
     DropTable,
     ExpireSnapshots,
     HealthCheck,
+    ListNamespaces,
     ListTables,
     Maintain,
     Query,
@@ -55,9 +60,10 @@ from regelate.errors import InvalidRequest
 from regelate.operations.table_stats import TableStatsAnswer
 from regelate.service.facade import Service
 from regelate.settings import Settings
-from regelate.tenancy import Address, Scope
+from regelate.tenancy import DEFAULT_NAMESPACE, Address, Scope
 
 Payload = Mapping[str, object]
+Told = TypeVar("Told", JobAnswer, ListedJob)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +121,12 @@ def _alter_table(service: Service, request: AlterTable, caller: Caller) -> Answe
 
 def _describe_table(service: Service, request: DescribeTable, caller: Caller) -> Answer:
     return service.tables.describe_table(_address(service, request, caller))
+
+
+def _list_namespaces(service: Service, request: ListNamespaces, caller: Caller) -> Answer:
+    trusted = caller.is_trusted(service.settings)
+    scope = service.tenancy.scope(caller.claim_tenant, request.tenant_id, request.catalog, None, trusted=trusted)
+    return service.tables.list_namespaces(scope)
 
 
 def _list_tables(service: Service, request: ListTables, caller: Caller) -> Answer:
@@ -176,7 +188,7 @@ def _expire_snapshots(service: Service, request: ExpireSnapshots, caller: Caller
     )
 
 
-def _tenant(service: Service, request: JobStatus | JobCancel, caller: Caller) -> str:
+def _tenant(service: Service, request: JobStatus | JobCancel | ListJobs, caller: Caller) -> str:
     trusted = caller.is_trusted(service.settings)
     return service.tenancy.tenant(caller.claim_tenant, request.tenant_id, trusted=trusted)
 
@@ -189,7 +201,25 @@ def _job_cancel(service: Service, request: JobCancel, caller: Caller) -> Answer:
     return _redacted(service.jobs.job_cancel(_tenant(service, request, caller), request.job_id))
 
 
-def _redacted(job: JobAnswer) -> JobAnswer:
+def _list_jobs(service: Service, request: ListJobs, caller: Caller) -> Answer:
+    table = None
+    if request.table is not None:
+        table = service.tenancy.resolve(
+            caller.claim_tenant,
+            request.tenant_id,
+            request.catalog,
+            request.namespace or DEFAULT_NAMESPACE,
+            request.table,
+            trusted=caller.is_trusted(service.settings),
+        )
+    state = None if request.state is None else JobState(request.state)
+    listed = service.jobs.list_jobs(
+        _tenant(service, request, caller), table, state=state, limit=request.limit, token=request.page_token
+    )
+    return replace(listed, jobs=tuple(_redacted(job) for job in listed.jobs))
+
+
+def _redacted(job: Told) -> Told:
     """Put the stored error of a job behind the same wall as the error of an answer."""
     if job.error is None:
         return job
@@ -260,6 +290,7 @@ _ROWS = (
     Operation("CREATE_TABLE", CreateTable, CreateTableAnswer, _create_table),
     Operation("ALTER_TABLE", AlterTable, AlterTableAnswer, _alter_table),
     Operation("DESCRIBE_TABLE", DescribeTable, DescribeTableAnswer, _describe_table),
+    Operation("LIST_NAMESPACES", ListNamespaces, ListNamespacesAnswer, _list_namespaces),
     Operation("LIST_TABLES", ListTables, ListTablesAnswer, _list_tables),
     Operation("DROP_TABLE", DropTable, DropTableAnswer, _drop_table),
     Operation("WRITE", Write, WriteAnswer, _write),
@@ -274,6 +305,7 @@ _ROWS = (
     Operation("SWEEP", Sweep, SweepAnswer, _sweep, Who.TENANT_OR_TRUSTED),
     Operation("JOB_STATUS", JobStatus, JobAnswer, _job_status),
     Operation("JOB_CANCEL", JobCancel, JobAnswer, _job_cancel),
+    Operation("LIST_JOBS", ListJobs, ListJobsAnswer, _list_jobs),
 )
 OPERATIONS: Mapping[str, Operation] = {row.name: row for row in _ROWS}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from regelate.core.answers import (
@@ -15,6 +15,7 @@ from regelate.core.answers import (
     ExpireSnapshotsAnswer,
     JobAnswer,
     JobProgress,
+    ListedJob,
     MaintainAnswer,
     OrphanFile,
     RankedTableAnswer,
@@ -338,6 +339,11 @@ def job_told(record: JobRecord) -> JobAnswer:
         result=None if record.result is None else json.loads(record.result),
         error=None if record.error is None else ErrorDetail(**json.loads(record.error)),
     )
+
+
+def job_listed(record: JobRecord) -> ListedJob:
+    told = job_told(record)
+    return ListedJob(**{f.name: getattr(told, f.name) for f in fields(ListedJob)})
 
 
 def _column(column: Column) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from regelate.core.table.schema import TableDefinition, TableDescription
+from regelate.ports.fleet import Fleet
 from regelate.ports.table import TableAdmin
 
 
@@ -40,6 +41,11 @@ def alter_table(
 def describe_table(admin: TableAdmin, ident: str) -> TableDescription:
     """Return what the table's metadata says. Errors: NotFound TABLE_NOT_FOUND."""
     return admin.describe(ident)
+
+
+def list_namespaces(fleet: Fleet, holds: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the namespaces of a catalog that somebody may know of, nested ones too."""
+    return tuple(name for name in fleet.namespaces() if holds(name))
 
 
 def list_tables(admin: TableAdmin, namespace: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from regelate.core.jobs.job import JobRecord, Lease
+from regelate.core.jobs.listing import JobFilter
 from regelate.core.jobs.spark_job import SparkJobSpec, SparkRun
 
 
@@ -15,7 +16,8 @@ class JobStore(Protocol):
     `save` stores a change unless somebody changed the record since `before` was read; it then returns false. `live` is
     the table's job that is not at its end. `acquire` returns None while somebody else holds an unexpired lease; `renew`
     returns false where it is lost. `due` are the jobs that a worker of this process may begin now: queued ones, and
-    those whose worker died. Stores with a queue beside them name none.
+    those whose worker died. Stores with a queue beside them name none. `listed` are the newest jobs first, by
+    `place_of`, from the one after the place `after` on; a job that was just stored may be missing for a moment.
     """
 
     def now_ms(self) -> int: ...
@@ -28,7 +30,7 @@ class JobStore(Protocol):
     def renew(self, lease: Lease, seconds: float) -> bool: ...
     def release(self, lease: Lease) -> None: ...
     def due(self, limit: int) -> tuple[str, ...]: ...
-    def recent(self, limit: int) -> tuple[JobRecord, ...]: ...
+    def listed(self, wanted: JobFilter, limit: int, *, after: str | None = None) -> tuple[JobRecord, ...]: ...
 
 
 class JobQueue(Protocol):

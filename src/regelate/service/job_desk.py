@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
-from regelate.core.answers import JobAnswer
+from regelate.core.answers import JobAnswer, ListJobsAnswer
 from regelate.core.engines import HERE, Engine
-from regelate.core.jobs.job import JobRecord, Origin, lock_of
+from regelate.core.jobs.job import JobRecord, JobState, Origin, lock_of
+from regelate.core.jobs.listing import EVERY_JOB, JobFilter, page_token, place_in
 from regelate.core.requests import CompactRequest, request_json
 from regelate.core.table.table import key_reused
 from regelate.errors import InvalidRequest, NotFound
@@ -100,9 +102,22 @@ class JobDesk:
         self._known(job_id, tenant_id)
         return answers.job_told(cancel(self._stores.needed(), job_id))
 
-    def recent_jobs(self, limit: int) -> tuple[JobAnswer, ...]:
+    def list_jobs(
+        self, tenant_id: str, table: Address | None, *, state: JobState | None, limit: int, token: str | None
+    ) -> ListJobsAnswer:
+        """List the tenant's jobs, newest first, from where `token` says. Errors: InvalidRequest INVALID_FIELD."""
+        after = None if token is None else place_in(token)
+        lock = None if table is None else lock_of(table.catalog, table.ident)
+        wanted = replace(self._visible(tenant_id), lock=lock, state=state)
+        found = self._stores.needed().store.listed(wanted, limit + 1, after=after)
+        return ListJobsAnswer(
+            jobs=tuple(answers.job_listed(record) for record in found[:limit]),
+            next_page_token=page_token(found[limit - 1]) if len(found) > limit else None,
+        )
+
+    def recent_jobs(self, limit: int, wanted: JobFilter = EVERY_JOB) -> tuple[JobAnswer, ...]:
         """Return the newest jobs of the store, whoever's they are: for the command line on its machine."""
-        return tuple(answers.job_told(record) for record in self._stores.needed().store.recent(limit))
+        return tuple(answers.job_told(record) for record in self._stores.needed().store.listed(wanted, limit))
 
     def give_up_job(self, job_id: str, part: int, why: str) -> None:
         """End a job of whose present part no worker will hear any more."""
@@ -113,16 +128,16 @@ class JobDesk:
         self._stores.needed().queue.postpone(receipt, seconds)
 
     def _known(self, job_id: str, tenant_id: str) -> JobRecord:
-        """Return a job of this tenant. Another tenant's is not told apart from one that does not exist.
-
-        Where tenants are only labels of one catalog, they hide nothing from each other here either.
-        """
+        """Return a job of this tenant. Another tenant's is not told apart from one that does not exist."""
         record = self._stores.needed().store.get(job_id)
-        shared = record is not None and record.catalog in self._catalogs
-        multi = not shared or record is None or self._catalogs[record.catalog].multi_tenant
-        if record is None or (multi and record.tenant_id != tenant_id):
+        if record is None or not self._visible(tenant_id).shows(record):
             raise NotFound("JOB_NOT_FOUND", "there is no such job, or it ended long ago", job_id=job_id)
         return record
+
+    def _visible(self, tenant_id: str) -> JobFilter:
+        """Where tenants are only labels of one catalog, they hide nothing from each other here either."""
+        shared = tuple(name for name, catalog in self._catalogs.items() if not catalog.multi_tenant)
+        return JobFilter(tenant_id=tenant_id, shared=shared)
 
 
 def _same(kept: CompactRequest, asked: CompactRequest) -> bool:

@@ -11,13 +11,14 @@ from regelate.core.answers import (
     CreateTableAnswer,
     DescribeTableAnswer,
     DropTableAnswer,
+    ListNamespacesAnswer,
     ListTablesAnswer,
 )
 from regelate.core.table.schema import TableDefinition
 from regelate.operations import answers
 from regelate.service.access import CatalogAccess
 from regelate.service.knobs import Knobs
-from regelate.tenancy import Address, Tenancy
+from regelate.tenancy import Address, Scope, Tenancy
 
 if TYPE_CHECKING:
     from regelate.adapters.iceberg.admin import IcebergAdmin
@@ -54,6 +55,15 @@ class Tables:
         from regelate.operations.tables import describe_table
 
         return answers.described(describe_table(self._admin(address, Access.READ), address.ident))
+
+    def list_namespaces(self, scope: Scope) -> ListNamespacesAnswer:
+        """List the namespaces of a scope. Which there are in a catalog, only who may see all of it can be told."""
+        from regelate.adapters.iceberg.admin import IcebergAdmin
+        from regelate.operations.tables import list_namespaces
+
+        fleet = IcebergAdmin(self._access.survey(scope.catalog), defaults={})
+        found = list_namespaces(fleet, scope.holds)
+        return ListNamespacesAnswer(namespaces=tuple(sorted(scope.asked_as(name) for name in found)))
 
     def list_tables(self, address: Address) -> ListTablesAnswer:
         from regelate.operations.tables import list_tables

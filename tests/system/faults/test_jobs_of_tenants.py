@@ -44,10 +44,11 @@ def submitted(stack: Stack) -> tuple[str, str]:
 
 
 def sent(stack: Stack, method: str, path: str, claims: dict[str, str], body: Any = None) -> dict[str, Any]:
+    path, _, asked = path.partition("?")
     event = {
         "version": "2.0",
         "rawPath": path,
-        "rawQueryString": "",
+        "rawQueryString": asked,
         "requestContext": {
             "http": {"method": method, "path": path},
             "requestId": "gateway",
@@ -94,3 +95,54 @@ def test_two_tenants_with_one_idempotency_key_have_two_jobs(stack: Stack) -> Non
         asked = {"operation": "COMPACT", "tenant_id": tenant, "table": "t", "async": True, "idempotency_key": "night"}
         ids.add(json.loads(sent(stack, "POST", "/database", claims, asked)["body"])["job_id"])
     assert len(ids) == 2
+
+
+def listed(stack: Stack, path: str, claims: dict[str, str]) -> dict[str, Any]:
+    """Return what GET /jobs answers, which is what openapi.json promises."""
+    answered = sent(stack, "GET", path, claims)
+    answer: dict[str, Any] = json.loads(answered["body"])
+    assert answered["statusCode"] == 200, answer
+    check_answer("LIST_JOBS", answer)
+    return answer
+
+
+def test_a_list_shows_a_tenant_its_own_jobs_page_by_page_and_newest_first(stack: Stack) -> None:
+    made = []
+    for table in ("t", "u", "v"):
+        for tenant, claims in (("acme", ACME), ("globex", GLOBEX)):
+            body = {"tenant_id": tenant, "table": table}
+            create = {**body, "operation": "CREATE_TABLE", "schema": schema({"id": "long"}), "if_not_exists": True}
+            if (tenant, table) != ("acme", "t"):
+                stack.accepted("CREATE_TABLE", create, claims=claims)
+            asked = {**body, "operation": "COMPACT", "async": True}
+            job_id = json.loads(sent(stack, "POST", "/database", claims, asked)["body"])["job_id"]
+            made += [job_id] if tenant == "acme" else []
+    found, path = [], "/jobs?limit=2"
+    while path:
+        page = listed(stack, path, ACME)
+        found += [job["job_id"] for job in page["jobs"]]
+        path = f"/jobs?limit=2&page_token={page['next_page_token']}" if page["next_page_token"] else ""
+    assert sorted(found) == sorted(made)
+    ages = [listed(stack, "/jobs", ACME)["jobs"][i]["created_at"] for i in range(3)]
+    assert ages == sorted(ages, reverse=True)
+    (of_table,) = listed(stack, "/jobs?table=u&state=QUEUED", ACME)["jobs"]
+    assert of_table["table"] == "acme__default.u"
+    assert listed(stack, "/jobs?state=RUNNING", ACME)["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "field"),
+    [
+        ("limit=0", "INVALID_FIELD", "limit"),
+        ("limit=many", "INVALID_FIELD", "limit"),
+        ("limit=101", "INVALID_FIELD", "limit"),
+        ("state=running", "INVALID_FIELD", "state"),
+        ("page_token=abc", "INVALID_FIELD", "page_token"),
+        ("namespace=default", "MISSING_FIELD", "table"),
+        ("color=red", "UNKNOWN_FIELD", "color"),
+    ],
+)
+def test_a_list_refuses_what_it_cannot_do_by_the_fields_name(stack: Stack, asked: str, code: str, field: str) -> None:
+    answered = sent(stack, "GET", f"/jobs?{asked}", ACME)
+    error = json.loads(answered["body"])["error"]
+    assert (answered["statusCode"], error["code"], error["details"]["field"]) == (400, code, field)

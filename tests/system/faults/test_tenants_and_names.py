@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,12 @@ from tests.system.faults.stack import (
 ACME, OTHER, NOBODY = ({"custom:tenant_id": name} for name in ("acme", "other", "nobody"))
 OF_NAMESPACES = ("LIST_TABLES", "SWEEP")
 """Operations that name no table."""
-OF_JOBS = {"JOB_STATUS": {"job_id": "j"}, "JOB_CANCEL": {"job_id": "j"}}
+OF_JOBS: Mapping[str, Mapping[str, object]] = {
+    "JOB_STATUS": {"job_id": "j"},
+    "JOB_CANCEL": {"job_id": "j"},
+    "LIST_JOBS": {},
+    "LIST_NAMESPACES": {},
+}
 """Operations that name neither table nor namespace."""
 ID = schema({"id": "long"})
 LOCATIONS = (
@@ -52,6 +58,19 @@ def warehouse(stack: Stack) -> str:
 
 def without_request_id(answer: dict[str, Any]) -> str:
     return json.dumps({**answer, "request_id": ""})
+
+
+def test_the_namespaces_that_are_listed_are_the_tenants_own_as_it_names_them(tmp_path: Path) -> None:
+    stack = stack_of_tenants(tmp_path / "lake", "acme", "acme_", "other")
+    made = {"acme": ("sales", "b"), "acme_": ("of_another",), "other": ("sales", "c")}
+    for name, namespaces in made.items():
+        for namespace in namespaces:
+            body = request("CREATE_TABLE", "t", tenant_id=name, namespace=namespace, schema=ID)
+            stack.accepted("CREATE_TABLE", body, claims={"custom:tenant_id": name})
+    for name, namespaces in made.items():
+        body = {"operation": "LIST_NAMESPACES", "tenant_id": name}
+        told = stack.accepted("LIST_NAMESPACES", body, claims={"custom:tenant_id": name})
+        assert told["namespaces"] == sorted(namespaces)
 
 
 @pytest.mark.parametrize("operation", [*EVERY_TABLE_OPERATION, "CREATE_TABLE", *OF_NAMESPACES, *OF_JOBS])

@@ -2,8 +2,11 @@
 
 | pk | holds |
 | --- | --- |
-| `job#<id>` | one job: `body` (its JSON), `version`, and, once it has ended, `expires`, the table's TTL attribute |
+| `job#<id>` | one job: `body` (its JSON), `version`, what lists ask for, and, once ended, `expires`, the table's TTL |
 | `table#<catalog>/<ident>` | `job_id` of the table's live job, and its lease: `holder`, `fence`, `until_ms` |
+
+The index `newest` has all jobs by their age, for lists. It is one partition, because a list may be about many
+tenants at once: what is not asked for is left out by DynamoDB, but read, and the TTL keeps it small.
 
 DynamoDB compares nothing with a clock of its own, and the clocks of workers differ. So its time is taken from the
 `Date` of its answers, to the second, and a lease is longer than that.
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
+from itertools import islice
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -20,12 +24,16 @@ from botocore.exceptions import ClientError
 from regelate.adapters.jobstore.aws import client_of, faults
 from regelate.adapters.jobstore.record_json import from_json, to_json
 from regelate.core.jobs.job import JobRecord, Lease
+from regelate.core.jobs.listing import JobFilter, place_of
 from regelate.core.policy.timeouts import Timeouts
 from regelate.errors import Unavailable
 
 TRIES = 8
+INDEX = "newest"
 _TOLD = "the job store failed"
+_AS_JOB = "job"
 Item = Mapping[str, Any]
+_Conditions = Mapping[str, Mapping[str, str | None]]
 
 
 class DynamoJobs:
@@ -109,18 +117,28 @@ class DynamoJobs:
         """The queue names them."""
         return ()
 
-    def recent(self, limit: int) -> tuple[JobRecord, ...]:
-        """Scan the table, which its TTL keeps small; for a person at a command line, not for a function."""
-        found: list[JobRecord] = []
+    def listed(self, wanted: JobFilter, limit: int, *, after: str | None = None) -> tuple[JobRecord, ...]:
+        keys: _Conditions = {"listed_as = :as": {":as": _AS_JOB}, "listed_at < :after": {":after": after}}
+        shared = {f":shared{number}": name for number, name in enumerate(wanted.shared)}
+        also = f" OR of_catalog IN ({', '.join(shared)})" if shared else ""
+        rules: _Conditions = {
+            f"(of_tenant = :tenant{also})": {":tenant": wanted.tenant_id, **shared},
+            "of_table = :table": {":table": wanted.lock},
+            "in_state = :state": {":state": wanted.state},
+        }
+        of_index, values = _asked(keys)
+        of_list, more = _asked(rules)
         with faults(_TOLD):
-            pages = self._client.get_paginator("scan").paginate(
+            pages = self._client.get_paginator("query").paginate(
                 TableName=self._table,
-                FilterExpression="begins_with(pk, :job)",
-                ExpressionAttributeValues={":job": {"S": _job_key("")}},
+                IndexName=INDEX,
+                KeyConditionExpression=of_index,
+                ExpressionAttributeValues={**values, **more},
+                ScanIndexForward=False,
+                **({"FilterExpression": of_list} if of_list else {}),
             )
-            for page in pages:
-                found += [from_json(item["body"]["S"]) for item in page["Items"]]
-        return tuple(sorted(found, key=lambda r: (-r.created_ms, r.job_id))[:limit])
+            items = (item for page in pages for item in page["Items"])
+            return tuple(from_json(item["body"]["S"]) for item in islice(items, limit))
 
     def _until(self, lease: Lease, until_ms: int) -> bool:
         return self._update(
@@ -148,6 +166,12 @@ class DynamoJobs:
             **_key(_job_key(record.job_id)),
             "body": {"S": to_json(record)},
             "version": {"N": str(record.version)},
+            "listed_as": {"S": _AS_JOB},
+            "listed_at": {"S": place_of(record)},
+            "of_tenant": {"S": record.tenant_id},
+            "of_catalog": {"S": record.catalog},
+            "of_table": {"S": record.lock},
+            "in_state": {"S": record.state.value},
             **({"expires": {"N": expires}} if record.state.is_final else {}),
         }
         more = {} if values is None else {"ExpressionAttributeValues": values}
@@ -167,6 +191,12 @@ class DynamoJobs:
                     ExpressionAttributeValues=values,
                 )
             )
+
+
+def _asked(conditions: _Conditions) -> tuple[str, Item]:
+    """Join the conditions whose values are all known; return their text, and the values as DynamoDB takes them."""
+    known = {text: values for text, values in conditions.items() if None not in values.values()}
+    return " AND ".join(known), {name: {"S": value} for values in known.values() for name, value in values.items()}
 
 
 def _key(key: str) -> dict[str, Any]:

@@ -6,10 +6,12 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import islice
 from pathlib import Path
 
 from regelate.adapters.jobstore.record_json import from_json, to_json
 from regelate.core.jobs.job import LIVE, JobRecord, Lease
+from regelate.core.jobs.listing import JobFilter, split_place
 from regelate.errors import Unavailable
 
 BUSY_SECONDS = 30.0
@@ -118,12 +120,21 @@ class SqliteJobs:
             )
             return tuple(str(row[0]) for row in found)
 
-    def recent(self, limit: int) -> tuple[JobRecord, ...]:
+    def listed(self, wanted: JobFilter, limit: int, *, after: str | None = None) -> tuple[JobRecord, ...]:
         if not self._path.exists():
             return ()
+        asked = {
+            "lock = ?": (wanted.lock,) if wanted.lock is not None else None,
+            "state = ?": (wanted.state.value,) if wanted.state is not None else None,
+            "(created_ms, job_id) < (?, ?)": split_place(after) if after is not None else None,
+        }
+        given = {condition: values for condition, values in asked.items() if values is not None}
+        where = f"WHERE {' AND '.join(given)}" if given else ""
         with self._connected() as db:
-            found = db.execute("SELECT body FROM jobs ORDER BY created_ms DESC, job_id LIMIT ?", (limit,))
-            return tuple(from_json(row[0]) for row in found)
+            query = f"SELECT body FROM jobs {where} ORDER BY created_ms DESC, job_id DESC"
+            rows = db.execute(query, [value for values in given.values() for value in values])
+            records = (from_json(row[0]) for row in rows)
+            return tuple(islice((record for record in records if wanted.shows(record)), limit))
 
     def send(self, record: JobRecord) -> None:
         self.woken.set()

@@ -49,6 +49,35 @@ class JobAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListedJob:
+    """A job as JOB_STATUS tells it, without the `result` of its last part."""
+
+    job_id: str
+    state: JobState
+    table: str
+    catalog: str
+    origin: Origin
+    engine: Engine
+    explanation: str | None
+    run: str | None
+    progress: JobProgress
+    part: int
+    attempts: int
+    created_at: str
+    updated_at: str
+    totals: JobTotals
+    error: ErrorDetail | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListJobsAnswer:
+    """The newest first. `next_page_token` asks for those after them, where there are more."""
+
+    jobs: tuple[ListedJob, ...]
+    next_page_token: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorOfTable:
     code: str
     message: str

@@ -53,6 +53,13 @@ class DescribeTableAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListNamespacesAnswer:
+    """Sorted, and named as requests name them."""
+
+    namespaces: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListTablesAnswer:
     tables: tuple[str, ...]
 

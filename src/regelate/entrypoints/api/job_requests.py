@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from regelate.entrypoints.api.fields import Identifier
+from regelate.core.jobs.job import JobState
+from regelate.entrypoints.api.fields import Identifier, Token
 from regelate.entrypoints.api.request_base import Request
+from regelate.errors import InvalidRequest
+from regelate.settings.section import OneOf
 
 
 class JobRequest(Request):
@@ -25,6 +28,26 @@ class JobCancel(JobRequest):
     """What is committed stays; a running job stops before its next group."""
 
     operation: Literal["JOB_CANCEL"]
+
+
+class ListJobs(Request):
+    """The tenant's jobs, newest first; those of one table, or in one state. `page_token` goes on after a page."""
+
+    operation: Literal["LIST_JOBS"]
+    tenant_id: str
+    table: str | None = None
+    namespace: str | None = None
+    catalog: str | None = None
+    state: Annotated[str, OneOf(*JobState)] | None = None
+    limit: int = Field(default=20, ge=1, le=100)
+    page_token: Token | None = None
+
+    @model_validator(mode="after")
+    def _namespace_is_of_a_table(self) -> ListJobs:
+        field = "namespace" if self.namespace is not None else "catalog" if self.catalog is not None else None
+        if self.table is None and field is not None:
+            raise InvalidRequest("MISSING_FIELD", f"table: {field} says where it lies; name it too", field="table")
+        return self
 
 
 class Sweep(Request):

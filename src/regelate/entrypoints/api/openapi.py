@@ -18,8 +18,9 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from regelate import __version__
-from regelate.core.answers import CompactAnswer, HealthCheckAnswer, JobAnswer, is_left_out
+from regelate.core.answers import CompactAnswer, HealthCheckAnswer, JobAnswer, ListJobsAnswer, is_left_out
 from regelate.entrypoints.actions import OPERATIONS
+from regelate.entrypoints.api.job_requests import ListJobs
 from regelate.entrypoints.api.responses import ErrorAnswer
 from regelate.entrypoints.api.short_form import ShortCompact
 
@@ -145,6 +146,7 @@ def _paths() -> dict[str, Any]:
         "/database": {"post": _operation("database", "One operation, named by `operation`.", any_answer, any_request)},
         "/api/v1/compact": {"post": _operation("compact", _SHORT, _ref(CompactAnswer), _ref(ShortCompact))},
         "/health": {"get": _operation("health", "The same as HEALTH_CHECK.", _ref(HealthCheckAnswer))},
+        "/jobs": {"get": {**_operation("jobs", _JOBS, _ref(ListJobsAnswer)), "parameters": _queried(ListJobs)}},
         "/jobs/{job_id}": {
             "get": {
                 **_operation("job", "The same as JOB_STATUS; a 202 has this path in Location.", _ref(JobAnswer)),
@@ -163,6 +165,16 @@ _SHORT = (
     "small-files, time-series and partition become `selection`, binpack and sort stay `strategy`; target_file_size and "
     "min_file_size become Iceberg's options; max_cost is COMPACT's."
 )
+
+
+_JOBS = "The same as LIST_JOBS; `tenant_id` may be left out where the claim says it."
+
+
+def _queried(model: type[BaseModel]) -> list[Schema]:
+    """Return a request's fields as parameters of a URL's query."""
+    found = model.model_json_schema()["properties"]
+    names = (name for name in found if name != "operation")
+    return [{"name": name, "in": "query", "required": False, "schema": found[name]} for name in names]
 
 
 def _operation(name: str, summary: str, answer: Schema, request: Schema | None = None) -> Schema:

@@ -25,7 +25,7 @@ from regelate.entrypoints.api.fields import (
     Records,
     Token,
 )
-from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, Sweep
+from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, ListJobs, Sweep
 from regelate.entrypoints.api.request_base import NamespaceRequest, Request, Strict, TableRequest
 from regelate.errors import InvalidRequest
 from regelate.settings.section import OneOf
@@ -106,6 +106,12 @@ class AlterTable(TableRequest):
 
 class DescribeTable(TableRequest):
     operation: Literal["DESCRIBE_TABLE"]
+
+
+class ListNamespaces(Request):
+    operation: Literal["LIST_NAMESPACES"]
+    tenant_id: str
+    catalog: str | None = None
 
 
 class ListTables(NamespaceRequest):
@@ -277,6 +283,7 @@ AnyRequest = (
     | CreateTable
     | AlterTable
     | DescribeTable
+    | ListNamespaces
     | ListTables
     | DropTable
     | Write
@@ -291,6 +298,7 @@ AnyRequest = (
     | Sweep
     | JobStatus
     | JobCancel
+    | ListJobs
 )
 
 

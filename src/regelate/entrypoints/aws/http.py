@@ -155,11 +155,20 @@ def _health(asked: Asked) -> Response[str]:
 def _job(asked: Asked) -> Response[str]:
     """JOB_STATUS; the tenant is the claim's, named in the query, or the only one possible."""
     named = {name: value for name, value in query_of(asked.event).items() if name == "tenant_id"}
-    request = {"operation": "JOB_STATUS", "job_id": asked.path["job_id"], **named}
+    return _looked_up(asked, {"operation": "JOB_STATUS", "job_id": asked.path["job_id"], **named})
 
+
+def _jobs(asked: Asked) -> Response[str]:
+    """LIST_JOBS, whose fields are the parameters of the query; the tenant as for one job."""
+    given: dict[str, object] = {**query_of(asked.event), "operation": "LIST_JOBS"}
+    limit = str(given.get("limit", ""))
+    return _looked_up(asked, {**given, "limit": int(limit)} if re.fullmatch("[0-9]{1,9}", limit) else given)
+
+
+def _looked_up(asked: Asked, request: Mapping[str, object]) -> Response[str]:
     def parse(payload: Mapping[str, object], service: Service, caller: Caller) -> AnyRequest:
-        trusted = caller.is_trusted(service.settings)
-        tenant = service.tenancy.tenant(caller.claim_tenant, named.get("tenant_id"), trusted=trusted)
+        trusted, named = caller.is_trusted(service.settings), request.get("tenant_id")
+        tenant = service.tenancy.tenant(caller.claim_tenant, None if named is None else str(named), trusted=trusted)
         return parse_request({**payload, "tenant_id": tenant})
 
     answered = answer(asked.provider, lambda _: request, parse, asked.caller)
@@ -189,6 +198,7 @@ ROUTES: Mapping[tuple[str, str], Act] = {
     ("POST", "/database"): _database,
     ("POST", "/api/v1/compact"): _compact,
     ("GET", "/health"): _health,
+    ("GET", "/jobs"): _jobs,
     ("GET", "/jobs/<job_id>"): _job,
     ("GET", "/openapi.json"): _openapi,
     ("GET", DOCS_PATH): _docs,

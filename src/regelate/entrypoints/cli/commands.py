@@ -12,6 +12,7 @@ from regelate.core.answers import (
     CreateTableAnswer,
     DescribeTableAnswer,
     DropTableAnswer,
+    ListNamespacesAnswer,
     ListTablesAnswer,
     QueryAnswer,
     Status,
@@ -70,12 +71,24 @@ def describe(args: argparse.Namespace) -> int:
 
 
 def list_tables(args: argparse.Namespace) -> int:
+    if args.namespace is None:
+        return _list_namespaces(args)
     told = Door(args).ask("LIST_TABLES", ListTablesAnswer, (args.namespace, None), {})
     if args.json:
         screen.put_json(told.made)
     else:
         for table in told.answer.tables:
             screen.say(f"{args.namespace}.{table}")
+    return exit_code(told.answer)
+
+
+def _list_namespaces(args: argparse.Namespace) -> int:
+    told = Door(args).ask("LIST_NAMESPACES", ListNamespacesAnswer, (None, None), {})
+    if args.json:
+        screen.put_json(told.made)
+    else:
+        for namespace in told.answer.namespaces:
+            screen.say(namespace)
     return exit_code(told.answer)
 
 

@@ -9,7 +9,8 @@ import time
 from regelate.core.answers import CompactAnswer, JobAnswer, answer_fields
 from regelate.core.engines import Engine
 from regelate.core.jobs.exit_codes import DONE, FAILED
-from regelate.core.jobs.job import LIVE, JobState
+from regelate.core.jobs.job import LIVE, JobState, lock_of
+from regelate.core.jobs.listing import JobFilter
 from regelate.core.policy.sizes import size_text
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.door import Door, Told
@@ -21,6 +22,9 @@ _OVER = {JobState.SUCCEEDED: "Done already, by", JobState.CANCELLED: "Cancelled,
 
 
 def jobs(args: argparse.Namespace) -> int:
+    if args.what != "list" and (args.of_table, args.state) != (None, None):
+        flag = "--state" if args.of_table is None else "--table"
+        raise usage(flag, f"`jobs {args.what}` takes none", f"regelate jobs list {flag} ...")
     if args.what in ("status", "cancel"):
         if args.job_id is None:
             raise usage(
@@ -63,7 +67,12 @@ def _told(args: argparse.Namespace, told: Told[JobAnswer]) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    found = Door(args).service.jobs.recent_jobs(LISTED)
+    door, lock = Door(args), None
+    if args.of_table is not None:
+        address = door.address(*args.of_table)
+        lock = lock_of(address.catalog, address.ident)
+    wanted = JobFilter(lock=lock, state=None if args.state is None else JobState(args.state))
+    found = door.service.jobs.recent_jobs(LISTED, wanted)
     if args.json:
         screen.put_json({"jobs": [answer_fields(job) for job in found]})
     elif not found:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from regelate import __version__
 from regelate.core.jobs.exit_codes import EXIT_CODES, USAGE
+from regelate.core.jobs.job import JobState
 from regelate.core.jobs.spark_job import STRATEGIES
 from regelate.core.policy.policy import Selection, Verify
 from regelate.core.requests import ENGINES_ASKED_FOR, WriteMode
@@ -111,8 +112,8 @@ def _tables(commands: Any) -> None:
     _append(create, "--property", "K=V", texts.pair, "a table property, key=value")
     create.add_argument("--if-not-exists", action="store_true", help="accept the same table that is already there")
     _command(commands, "describe", "show a table's columns, partitions and properties")
-    listed = _command(commands, "list", "list the tables of a namespace", table=False)
-    listed.add_argument("namespace", metavar="NS", help="for example sales")
+    listed = _command(commands, "list", "list the tables of a namespace, or all namespaces", table=False)
+    listed.add_argument("namespace", metavar="NS", nargs="?", help="for example sales; without it the namespaces")
     drop = _command(commands, "drop", "drop a table")
     drop.add_argument("--purge", action="store_true", help="delete its files too")
     drop.add_argument("--yes", action="store_true", help="really drop it; without this nothing happens")
@@ -216,6 +217,8 @@ def _jobs(commands: Any) -> None:
     )
     jobs.add_argument("what", nargs="?", choices=("list", "status", "cancel", "run"), default="list", metavar="WHAT")
     jobs.add_argument("job_id", nargs="?", metavar="JOB_ID")
+    jobs.add_argument("--table", dest="of_table", type=reader(texts.table), metavar=NS_TABLE, help="list only its jobs")
+    jobs.add_argument("--state", choices=[s.value for s in JobState], help="list only jobs in this state")
 
 
 def _expiry(commands: Any) -> None:
