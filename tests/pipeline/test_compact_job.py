@@ -121,9 +121,9 @@ def test_snapshots_are_expired_by_the_job_where_the_service_cannot(version: int,
 
 def test_the_job_keeps_the_snapshots_that_the_configuration_keeps() -> None:
     config = RetentionDefaults(max_snapshot_age_ms=90 * 24 * HOUR_MS, minimum_age_ms=24 * HOUR_MS)
-    upkeep = job_of(SparkRequest(retention=config), 3, {}).upkeep
+    knobs = job_of(SparkRequest(retention=config), 3, {}).knobs
     ours = resolve_retention(config=config)
-    assert resolve_retention(request_hours=upkeep.retention_hours, config=upkeep.defaults) == ours
+    assert resolve_retention(request_hours=knobs.retention_hours, config=knobs.defaults) == ours
 
 
 @pytest.mark.parametrize(("hours", "properties"), [(1, {}), (None, {"history.expire.max-snapshot-age-ms": "soon"})])

@@ -36,7 +36,7 @@ from regelate.core.answers import (
 from regelate.core.answers import SweptTable as SweptTableAnswer
 from regelate.core.jobs.job import JobRecord
 from regelate.core.jobs.ranking import Rank
-from regelate.core.planning.health import TableHealth
+from regelate.core.planning.health import HealthAssessment
 from regelate.core.planning.plan_report import LISTED_GROUPS, planned
 from regelate.core.planning.selection import Reason
 from regelate.core.running.stats import iso_time
@@ -115,7 +115,7 @@ def delegated(job: JobRecord, reason: str) -> CompactAnswer:
     )
 
 
-def assessed(health: TableHealth, explained: Sequence[Mapping[str, object]] | None) -> TableHealthAnswer:
+def assessed(health: HealthAssessment, explained: Sequence[Mapping[str, object]] | None) -> TableHealthAnswer:
     edges = [0, *(edge for edge, _ in health.size_histogram)]
     return TableHealthAnswer(
         score=round(health.score, 1),

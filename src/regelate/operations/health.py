@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from regelate.core.planning.health import TableHealth, assess
+from regelate.core.planning.health import HealthAssessment, assess
 from regelate.core.planning.selection import Reason
 from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.table.table import DataFile
@@ -15,7 +15,7 @@ from regelate.ports.table import TableReader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReport:
-    health: TableHealth
+    health: HealthAssessment
     snapshot_id: int | None
 
 

@@ -39,7 +39,7 @@ class WriteCommand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckPolicy:
+class SmallFileCheck:
     """When a write looks for small files, and by which policy. `interval` 0 never looks."""
 
     interval: int
@@ -53,7 +53,7 @@ class WriteTools:
     rows: RowWriter
     committer: Committer
     clock: Clock
-    check: Callable[[], CheckPolicy]
+    check: Callable[[], SmallFileCheck]
     """Resolved only after the commit: a malformed table property must not fail a write."""
     fresh_reader: Callable[[], TableReader]
     """A reader of the table as it is after the commit; only called when a check is due."""

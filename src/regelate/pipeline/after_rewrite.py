@@ -16,7 +16,7 @@ from regelate.pipeline.neighbours import check_deletable
 from regelate.pipeline.orphans import remove_orphans
 from regelate.pipeline.spark_errors import spark_faults
 from regelate.pipeline.sql import Argument
-from regelate.pipeline.steps import Decide, StepName, Todo, Upkeep
+from regelate.pipeline.steps import Decide, StepKnobs, StepName, Todo
 from regelate.pipeline.tables import SparkTable
 
 MANIFEST_TARGET_PROPERTY, MANIFEST_TARGET_BYTES = "commit.manifest.target-size-bytes", 8 * 1024 * 1024
@@ -25,15 +25,15 @@ LISTED = 100
 EMPTY = Todo(reason="the table is empty")
 
 
-def decisions(upkeep: Upkeep, *, now_ms: int) -> dict[StepName, Decide]:
+def decisions(knobs: StepKnobs, *, now_ms: int) -> dict[StepName, Decide]:
     """Return how each step is decided; each looks at the table as the steps before left it."""
     return {
         StepName.POSITION_DELETES: _position_deletes,
         StepName.DANGLING: _dangling,
         StepName.MANIFESTS: _manifests,
-        StepName.EXPIRE: lambda table: _expiry(table, upkeep, now_ms),
-        StepName.ORPHANS: lambda table: _orphans(table, upkeep, now_ms),
-        StepName.STATISTICS: lambda table: _statistics(table, upkeep),
+        StepName.EXPIRE: lambda table: _expiry(table, knobs, now_ms),
+        StepName.ORPHANS: lambda table: _orphans(table, knobs, now_ms),
+        StepName.STATISTICS: lambda table: _statistics(table, knobs),
     }
 
 
@@ -109,12 +109,12 @@ def _manifest(row: Mapping[str, Any]) -> ManifestSummary:
     )
 
 
-def _expiry(table: SparkTable, upkeep: Upkeep, now_ms: int) -> Todo:
+def _expiry(table: SparkTable, knobs: StepKnobs, now_ms: int) -> Todo:
     policy = resolve_retention(
-        request_hours=upkeep.retention_hours,
-        request_min=upkeep.min_snapshots_to_keep,
+        request_hours=knobs.retention_hours,
+        request_min=knobs.min_snapshots_to_keep,
         table_properties=table.properties,
-        config=upkeep.defaults,
+        config=knobs.defaults,
     )
     check_deletable(table)
     plan = plan_expiry(table.log, table.refs, table.snapshot_id, policy, now_ms)
@@ -135,8 +135,8 @@ def _expiry(table: SparkTable, upkeep: Upkeep, now_ms: int) -> Todo:
     )
 
 
-def _orphans(table: SparkTable, upkeep: Upkeep, now_ms: int) -> Todo:
-    age_ms = resolve_orphan_age(upkeep.orphan_age_hours, upkeep.defaults)
+def _orphans(table: SparkTable, knobs: StepKnobs, now_ms: int) -> Todo:
+    age_ms = resolve_orphan_age(knobs.orphan_age_hours, knobs.defaults)
     check_deletable(table)
     if table.has_quarantine():
         reason = "an expiry of the service can still be undone, its files would look like orphans; reclaim them first"
@@ -149,16 +149,16 @@ def _orphans(table: SparkTable, upkeep: Upkeep, now_ms: int) -> Todo:
     found = {"orphan_files": len(orphans), "orphans": orphans[:LISTED]}
     if not orphans:
         return Todo(reason="no file is orphaned and old enough", found=found)
-    if not upkeep.delete_orphans:
+    if not knobs.delete_orphans:
         return Todo(reason="listed only; --delete-orphans deletes them", found=found)
     return Todo(found=found, run=lambda: remove_orphans(table, orphans, older_than))
 
 
-def _statistics(table: SparkTable, upkeep: Upkeep) -> Todo:
+def _statistics(table: SparkTable, knobs: StepKnobs) -> Todo:
     head = table.snapshot_id
     if head is None:
         return EMPTY
-    columns: Sequence[str] = upkeep.statistics_columns
+    columns: Sequence[str] = knobs.statistics_columns
     statements = []
     if not _has(table, "statistics", head):
         statements.append(table.statement("compute_table_stats", {"columns": tuple(columns) or None}))

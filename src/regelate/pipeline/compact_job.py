@@ -16,7 +16,7 @@ from regelate.pipeline.options import Layout, Rewrite, size_options
 from regelate.pipeline.proof import Proof
 from regelate.pipeline.result import Result
 from regelate.pipeline.running import run
-from regelate.pipeline.steps import StepName, Upkeep
+from regelate.pipeline.steps import StepKnobs, StepName
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
 
@@ -67,7 +67,7 @@ def job_of(request: SparkRequest, format_version: int, properties: Mapping[str, 
     """
     asked = request.compact
     expires = asked.expire_snapshots and format_version >= NEEDS_SPARK
-    upkeep = Upkeep(retention_hours=asked.snapshot_retention_hours, defaults=request.retention)
+    knobs = StepKnobs(retention_hours=asked.snapshot_retention_hours, defaults=request.retention)
     if expires:
         resolve_retention(
             request_hours=asked.snapshot_retention_hours,
@@ -79,7 +79,7 @@ def job_of(request: SparkRequest, format_version: int, properties: Mapping[str, 
     return Job(
         rewrite=rewrite_of(request),
         steps=(StepName.REWRITE, *((StepName.EXPIRE,) if expires else ())),
-        upkeep=upkeep,
+        knobs=knobs,
         proof=Proof(rollback=True) if verify is Verify.STRICT else None,
         clears_only_after_a_rewrite=True,
     )

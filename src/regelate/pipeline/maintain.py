@@ -13,7 +13,7 @@ from regelate.pipeline.options import Rewrite
 from regelate.pipeline.proof import Impact, Proof, Prover
 from regelate.pipeline.result import Result, Status, Step
 from regelate.pipeline.rewrite import Planned, Rewritten, plan_rewrite, run_rewrite, tell_plan
-from regelate.pipeline.steps import CLEARING, MERGING, StepName, Upkeep, run_step
+from regelate.pipeline.steps import CLEARING, MERGING, StepKnobs, StepName, run_step
 from regelate.pipeline.summary import tell_impact
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
@@ -30,7 +30,7 @@ class Job:
 
     rewrite: Rewrite = field(default_factory=Rewrite)
     steps: tuple[StepName, ...] = ONLY_REWRITE
-    upkeep: Upkeep = field(default_factory=Upkeep)
+    knobs: StepKnobs = field(default_factory=StepKnobs)
     proof: Proof | None = None
     dry_run: bool = False
     clears_only_after_a_rewrite: bool = False
@@ -55,7 +55,7 @@ def maintain(table: SparkTable, job: Job, terminal: Terminal, *, clock: Clock = 
         done = _planned_only(planned, terminal) if job.dry_run else run_rewrite(table, planned, terminal)
         if done.stats is not None:
             tell_stats(done.stats, terminal)
-    decide = decisions(job.upkeep, now_ms=now_ms)
+    decide = decisions(job.knobs, now_ms=now_ms)
 
     def run(names: Iterable[StepName]) -> list[Step]:
         asked = (name for name in names if name in job.steps)

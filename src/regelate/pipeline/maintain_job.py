@@ -15,7 +15,7 @@ from regelate.pipeline.options import Layout, Rewrite, size_options
 from regelate.pipeline.proof import proof_of
 from regelate.pipeline.result import Result
 from regelate.pipeline.running import run
-from regelate.pipeline.steps import StepName, Upkeep, step_names
+from regelate.pipeline.steps import StepKnobs, StepName, step_names
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
 
@@ -42,7 +42,7 @@ def add(jobs: Any) -> None:
         help=f"these steps, or all; default: {StepName.REWRITE}",
     )
     _add_rewrite(parser)
-    _add_upkeep(parser)
+    _add_steps(parser)
     add_proof(parser)
     parser.set_defaults(run=main)
 
@@ -90,7 +90,7 @@ def _add_rewrite(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_upkeep(parser: argparse.ArgumentParser) -> None:
+def _add_steps(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what the other steps do")
     group.add_argument("--retention-hours", type=reader(number), metavar="H", help="keep younger snapshots")
     group.add_argument("--min-snapshots-to-keep", type=reader(whole(1)), metavar="N")
@@ -142,14 +142,14 @@ def job_of(args: argparse.Namespace) -> Job:
         force=args.force,
         options={**named, **sizes},
     )
-    upkeep = Upkeep(
+    knobs = StepKnobs(
         retention_hours=args.retention_hours,
         min_snapshots_to_keep=args.min_snapshots_to_keep,
         orphan_age_hours=args.older_than_hours,
         delete_orphans=args.delete_orphans,
         statistics_columns=args.stats_columns,
     )
-    return Job(rewrite=rewrite, steps=args.steps, upkeep=upkeep, proof=proof_of(vars(args)), dry_run=args.dry_run)
+    return Job(rewrite=rewrite, steps=args.steps, knobs=knobs, proof=proof_of(vars(args)), dry_run=args.dry_run)
 
 
 def _work(spark: SparkSession, args: argparse.Namespace, terminal: Terminal) -> Result:

@@ -42,7 +42,7 @@ def step_names(text: str) -> tuple[StepName, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Upkeep:
+class StepKnobs:
     """What the steps after the rewrite were asked for; None is left to the table's properties, then to the defaults."""
 
     retention_hours: float | None = None

@@ -20,7 +20,7 @@ class GroupViews(Protocol):
 
 
 class Progress(Protocol):
-    """Is told how many groups of how many are done."""
+    """Is told how many pieces of the work are done, of how many: groups, or the calls of the engine for them."""
 
     def __call__(self, done: int, total: int, /) -> None: ...
 

@@ -73,7 +73,7 @@ class CompactionRuns:
         with observed, self._tables.open(address) as session:
             command = replace(
                 self._knobs.command(session, part),
-                pacing=how.pacing,
+                partial_progress=how.partial_progress,
                 request=how.request,
                 capabilities=how.capabilities,
             )

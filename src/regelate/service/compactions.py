@@ -15,8 +15,8 @@ from regelate.operations.compacting.conducting import (
     Delegated,
     How,
     compact_requested,
-    pacing_asked,
     part_asked,
+    partial_progress_asked,
     placement_within,
 )
 from regelate.ports.clock import Clock
@@ -65,9 +65,9 @@ class Compactions:
             worker = replace(self._placement, max_in_process_seconds=self._settings.placement.max_in_process_seconds)
         how = How(
             request=request,
-            pacing=pacing_asked(
+            partial_progress=partial_progress_asked(
                 request,
-                wave_seconds=self._settings.jobs.seconds_between_looks,
+                batch_seconds=self._settings.jobs.seconds_between_looks,
                 seconds_left=seconds_left,
                 now=self._clock.monotonic(),
             ),

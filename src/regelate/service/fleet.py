@@ -11,7 +11,7 @@ from regelate.core.jobs.job import JobRecord, Origin
 from regelate.core.jobs.ranking import RankingPolicy
 from regelate.core.measures.measures import SweepEnded
 from regelate.core.requests import CompactRequest
-from regelate.core.running.waves import usable_seconds
+from regelate.core.running.batches import usable_seconds
 from regelate.core.table.names import SEPARATOR
 from regelate.errors import NotAllowed, RegelateError
 from regelate.operations import answers

@@ -9,12 +9,12 @@ from functools import partial
 
 from regelate.core.jobs.job import JobRecord
 from regelate.core.policy.policy import PlacementPolicy
+from regelate.core.running.batches import MOST_RESERVE_SECONDS
 from regelate.core.running.routing import Capabilities
-from regelate.core.running.waves import MOST_RESERVE_SECONDS
 from regelate.errors import Unavailable
 from regelate.operations import answers
 from regelate.operations.compacting.conducting import How, Left, part_of, run_or_leave
-from regelate.operations.compacting.pacing import Pacing, Watcher
+from regelate.operations.compacting.partial_progress import PartialProgress, Watcher
 from regelate.operations.jobs.parts import MAX_STORED_WARNINGS, Elsewhere, Later, PartDone, run_part
 from regelate.ports.clock import Clock
 from regelate.service.compaction_runs import CompactionRuns
@@ -66,9 +66,9 @@ class Worker:
         def work(record: JobRecord, watcher: Watcher) -> PartDone | Elsewhere:
             if record.engine.is_remote:
                 return self._spark.part(record)
-            wave_seconds = self._settings.jobs.seconds_between_looks
-            pacing = Pacing(in_parts=True, wave_seconds=wave_seconds, watcher=watcher)
-            return self._done_here(record, pacing.within(seconds, self._clock.monotonic()))
+            batch_seconds = self._settings.jobs.seconds_between_looks
+            partial_progress = PartialProgress(enabled=True, batch_seconds=batch_seconds, watcher=watcher)
+            return self._done_here(record, partial_progress.within(seconds, self._clock.monotonic()))
 
         later = run_part(
             self._stores.needed(),
@@ -81,11 +81,16 @@ class Worker:
         )
         return later.seconds if isinstance(later, Later) else None
 
-    def _done_here(self, record: JobRecord, pacing: Pacing) -> PartDone | Elsewhere:
+    def _done_here(self, record: JobRecord, partial_progress: PartialProgress) -> PartDone | Elsewhere:
         """Run the part in this process, or hand it over where it turns out to be Spark's."""
         part = part_of(record)
         capabilities = Capabilities(spark=self._spark.available and part.part == 1)
-        how = How(request=part.request, pacing=pacing, placement=self._placement, capabilities=capabilities)
+        how = How(
+            request=part.request,
+            partial_progress=partial_progress,
+            placement=self._placement,
+            capabilities=capabilities,
+        )
         done = run_or_leave(part, how, partial(self._runs.run, address_of(record)))
         if isinstance(done, Left):
             return Elsewhere(remote=None, why=done.job.why)

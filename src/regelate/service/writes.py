@@ -26,7 +26,7 @@ from regelate.tenancy import Address
 
 if TYPE_CHECKING:
     from regelate.adapters.iceberg.session import TableSession
-    from regelate.operations.write import CheckPolicy, WriteCommand, WriteResult
+    from regelate.operations.write import SmallFileCheck, WriteCommand, WriteResult
 
 log = logging.getLogger(__name__)
 
@@ -97,11 +97,11 @@ class Writes:
             )
             return write(tools, command)
 
-    def _check(self, session: TableSession) -> CheckPolicy:
-        from regelate.operations.write import CheckPolicy
+    def _check(self, session: TableSession) -> SmallFileCheck:
+        from regelate.operations.write import SmallFileCheck
 
         found = self._knobs.check(session)
-        return CheckPolicy(interval=found.interval if found.enabled else 0, policy=self._knobs.policy(session))
+        return SmallFileCheck(interval=found.interval if found.enabled else 0, policy=self._knobs.policy(session))
 
     def _followed(
         self, address: Address, auto: Auto, snapshot_id: int | None, seconds_left: float | None

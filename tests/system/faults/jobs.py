@@ -47,7 +47,7 @@ class _SlowEngine:
         return getattr(self._engine, name)
 
     def rewrite(self, groups: Any, *arguments: Any, **options: Any) -> Any:
-        self._stack.before_wave()
+        self._stack.before_batch()
         found = self._engine.rewrite(groups, *arguments, **options)
         for _ in groups:
             if isinstance(self._stack.built.clock, StandingClock):
@@ -68,8 +68,8 @@ class TimedContext(LambdaContext):
 class JobStack(Stack):
     """A stack with jobs, over a table `t` whose eight partitions of three files are eight groups.
 
-    `rewritten` counts groups. `before_run` acts when a run has loaded its table, `before_wave` and `after_group` around
-    the rewrite. `runs_spark` stands in for Spark.
+    `rewritten` counts groups. `before_run` acts when a run has loaded its table, `before_batch` and `after_group`
+    around the rewrite. `runs_spark` stands in for Spark.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class JobStack(Stack):
     ) -> None:
         self.rewritten = 0
         self.before_run: Callable[[], object] = lambda: None
-        self.before_wave: Callable[[], object] = lambda: None
+        self.before_batch: Callable[[], object] = lambda: None
         self.after_group: Callable[[int], object] = lambda number: None
         lake = folder / "lake"
         lake.mkdir(parents=True)

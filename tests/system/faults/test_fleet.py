@@ -122,7 +122,7 @@ def test_auto_sync_never_fails_the_write(stack: JobStack, monkeypatch: pytest.Mo
     if surprise:
         monkeypatch.setattr(Compactions, "compact", fail)
     else:
-        stack.before_wave = fail
+        stack.before_batch = fail
     status = writes(stack, "sync")[4]["compaction_status"]
     assert status == ("INTERNAL_ERROR" if surprise else "STORAGE_UNAVAILABLE")
     assert len(stack.rows("w")) == 5

@@ -14,7 +14,7 @@ from regelate.adapters.jobstore.record_json import to_json
 from regelate.core.jobs.job import JobRecord, JobState
 from regelate.core.policy.policy import PlacementPolicy
 from regelate.errors import Conflict, DataUnavailable, Unavailable
-from regelate.operations.compacting.pacing import Watcher
+from regelate.operations.compacting.partial_progress import Watcher
 from regelate.operations.jobs.jobs import cancel, changed, submit
 from regelate.operations.jobs.parts import PartDone, run_part
 from tests.system.faults.jobs import PARTITIONS, JobStack
@@ -316,10 +316,10 @@ def test_a_key_whose_job_does_something_else_is_refused_and_the_job_goes_on(stac
 def test_row_40_a_key_whose_job_failed_is_served_anew_and_what_had_landed_lands_once(stack: JobStack) -> None:
     job_id = stack.submit(idempotency_key="night")
     stack.service.worker.run_job(job_id, 1, seconds_left=BUDGET)
-    stack.before_wave = _fail
+    stack.before_batch = _fail
     stack.work()
     assert stack.job(job_id)["state"] == "FAILED"
-    stack.before_wave = lambda: None
+    stack.before_batch = lambda: None
     status, answer = stack.post(request("COMPACT", "t", idempotency_key="night", **{"async": True}))
     assert (status, answer["job_id"], answer["job_state"]) == (202, f"{job_id}-2", "QUEUED")
     stack.work()
@@ -469,7 +469,7 @@ def test_a_fault_that_may_pass_is_tried_again_later_under_the_same_run(stack: Jo
         if faults and stack.rewritten == 2:
             raise faults.pop()
 
-    stack.before_wave = fail
+    stack.before_batch = fail
     assert stack.service.worker.run_job(job_id, 1) == 30.0
     told = stack.job(job_id)
     assert (told["state"], told["error"]["code"], told["attempts"]) == ("QUEUED", "CATALOG_UNAVAILABLE", 1)

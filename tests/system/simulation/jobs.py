@@ -15,7 +15,7 @@ from regelate.core.jobs.job import LIVE, JobRecord, JobState, Lease, Origin
 from regelate.core.requests import CompactRequest
 from regelate.errors import RegelateError, Unavailable
 from regelate.operations import answers
-from regelate.operations.compacting.pacing import Watcher
+from regelate.operations.compacting.partial_progress import Watcher
 from regelate.operations.jobs.jobs import JobTools, submit
 from regelate.operations.jobs.leasing import Held
 from regelate.operations.jobs.parts import Later, PartDone, run_part

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from regelate.core.policy.policy import GB, CompactionPolicy, PlacementPolicy, Verify
 from regelate.core.requests import WriteMode
 from regelate.operations.compacting.compact import CompactCommand, CompactionTools, CompactOutcome, compact
-from regelate.operations.write import CheckPolicy, WriteCommand, WriteResult, WriteTools, write
+from regelate.operations.write import SmallFileCheck, WriteCommand, WriteResult, WriteTools, write
 from tests.system.simulation.auditor import ModelRows
 from tests.system.simulation.engine import SimEngine, SimKeyRewriter, SimRowWriter, by_partition
 from tests.system.simulation.rows import Row
@@ -107,7 +107,7 @@ def writing(hand: Hand, request: Request) -> WriteResult:
         rows=SimRowWriter(metadata, session.uploads),
         committer=session.committer,
         clock=ActorClock(hand.world.scheduler, hand.actor),
-        check=lambda: CheckPolicy(interval=rng.choice((0, 5)), policy=compaction_policy(rng)),
+        check=lambda: SmallFileCheck(interval=rng.choice((0, 5)), policy=compaction_policy(rng)),
         fresh_reader=session.fresh_reader,
         keys=lambda: SimKeyRewriter(hand.door, session.outputs_of(session.committer.table.metadata)),
     )

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.core.jobs.ranking import Rank, RankingPolicy, rank_fleet
-from regelate.core.planning.health import TableHealth
+from regelate.core.planning.health import HealthAssessment
 
 
-def health(score: float, candidates: int = 1) -> TableHealth:
-    return TableHealth(
+def health(score: float, candidates: int = 1) -> HealthAssessment:
+    return HealthAssessment(
         score=score,
         files=10,
         size_bytes=10,
@@ -35,7 +35,7 @@ POLICIES = st.builds(RankingPolicy, health_below=st.floats(0, 100), max_jobs=st.
 
 @given(FLEETS, POLICIES)
 def test_every_table_has_one_rank_and_the_budget_goes_to_the_unhealthiest(
-    fleet: list[tuple[str, TableHealth]], policy: RankingPolicy
+    fleet: list[tuple[str, HealthAssessment]], policy: RankingPolicy
 ) -> None:
     ranked = rank_fleet(fleet, policy)
     assert sorted(table.ident for table in ranked) == sorted(ident for ident, _ in fleet)
@@ -49,7 +49,7 @@ def test_every_table_has_one_rank_and_the_budget_goes_to_the_unhealthiest(
 
 @given(FLEETS, POLICIES)
 def test_the_order_does_not_depend_on_the_order_of_the_catalog(
-    fleet: list[tuple[str, TableHealth]], policy: RankingPolicy
+    fleet: list[tuple[str, HealthAssessment]], policy: RankingPolicy
 ) -> None:
     assert rank_fleet(fleet, policy) == rank_fleet(list(reversed(fleet)), policy)
 

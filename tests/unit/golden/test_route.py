@@ -4,7 +4,7 @@ State:    deployment [spark] [jobs] [larger-worker] [command-line]
 Command:  request [engine=..] [strategy=..] [dry-run] [async] [max-files=N] [max-cost=D] [budget=S] [plan-id=..]
           [token=..]
 then, where more is known:  unreadable <code>
-or what the plan asks:      plan here=<how> [worker=<how>] [begins=no] [strain=MEMORY] [dollars=D] [in-parts]
+or what the plan asks:      plan here=<how> [worker=<how>] [begins=no] [strain=MEMORY] [dollars=D] [partial-progress]
 where <how> is fits, TOO_LARGE or TOO_LONG.
 """
 
@@ -70,7 +70,7 @@ class RouteBook:
             here=placement(pairs["here"]),
             dollars=float(pairs.get("dollars", 0)),
             plan_id="1-a",
-            in_parts="in-parts" in named,
+            partial_progress="partial-progress" in named,
             strain=None if strain is None else (strain, f"it is {strain.value}"),
             at_worker=None if worker is None else placement(pairs.get("worker", "fits")),
             nothing_fits=ResourceExhausted("TOO_LARGE", "not one group") if pairs.get("begins") == "no" else None,

@@ -10,8 +10,8 @@ from regelate.core.engines import Engine
 from regelate.core.jobs.job import NOTHING_DONE, JobRecord, Origin
 from regelate.core.policy.policy import PlacementPolicy
 from regelate.core.requests import CompactRequest
+from regelate.core.running.batches import usable_seconds
 from regelate.core.running.routing import UNSUPPORTED_TABLE, Capabilities, Job
-from regelate.core.running.waves import usable_seconds
 from regelate.errors import InvalidRequest, Unsupported
 from regelate.operations.compacting.command import CompactOutcome, Status
 from regelate.operations.compacting.conducting import (
@@ -20,13 +20,13 @@ from regelate.operations.compacting.conducting import (
     How,
     Left,
     compact_requested,
-    pacing_asked,
     part_asked,
     part_of,
+    partial_progress_asked,
     placement_within,
 )
 from regelate.operations.compacting.continuing import RanPart, RunPart
-from regelate.operations.compacting.pacing import AT_ONCE
+from regelate.operations.compacting.partial_progress import AT_ONCE
 
 SPARK = Capabilities(spark=True)
 RAN = RanPart(
@@ -76,7 +76,7 @@ class Table:
     def asked(self, capabilities: Capabilities = SPARK, **fields: object) -> RanPart | Delegated:
         request = CompactRequest(**fields)  # type: ignore[arg-type]
         placement = PlacementPolicy(memory_bytes=2**31, threads=1)
-        how = How(request=request, pacing=AT_ONCE, placement=placement, capabilities=capabilities)
+        how = How(request=request, partial_progress=AT_ONCE, placement=placement, capabilities=capabilities)
         env = CompactEnv(run=self.run, check=self.check, running=self.running, submit=self.submit)
         return compact_requested(part_asked(request), how, env)
 
@@ -173,15 +173,19 @@ def test_the_part_of_a_job_is_the_one_that_its_record_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "left", "ends_at", "in_parts"),
+    ("budget", "left", "ends_at", "enabled"),
     [(None, None, None, False), (None, 30.0, 130.0, False), (10.0, None, 110.0, True), (50.0, 30.0, 130.0, True)],
 )
 def test_a_run_is_cut_by_a_budget_and_ends_with_whatever_ends_first(
-    budget: float | None, left: float | None, ends_at: float | None, in_parts: bool
+    budget: float | None, left: float | None, ends_at: float | None, enabled: bool
 ) -> None:
     request = CompactRequest(time_budget_seconds=budget)
-    pacing = pacing_asked(request, wave_seconds=5.0, seconds_left=left, now=100.0)
-    assert (pacing.ends_at, pacing.in_parts, pacing.wave_seconds) == (ends_at, in_parts, 5.0)
+    partial_progress = partial_progress_asked(request, batch_seconds=5.0, seconds_left=left, now=100.0)
+    assert (partial_progress.ends_at, partial_progress.enabled, partial_progress.batch_seconds) == (
+        ends_at,
+        enabled,
+        5.0,
+    )
 
 
 def test_a_process_that_is_ended_soon_takes_less() -> None:

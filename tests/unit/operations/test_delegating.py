@@ -13,7 +13,7 @@ from regelate.core.jobs.job import JobRecord, JobState, Origin
 from regelate.core.jobs.spark_job import REMOTE_GRACE_SECONDS, SparkJobSpec, SparkRun, SparkState
 from regelate.core.requests import CompactRequest
 from regelate.errors import RegelateError, Unavailable
-from regelate.operations.compacting.pacing import Stop
+from regelate.operations.compacting.partial_progress import Stop
 from regelate.operations.jobs.delegating import Patience, spark_part
 from regelate.operations.jobs.parts import Elsewhere
 from tests.system.faults.test_delegation import DONE

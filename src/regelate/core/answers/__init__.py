@@ -19,6 +19,19 @@ from regelate.core.answers.jobs import (
     SweptTable,
 )
 from regelate.core.answers.json import LEFT_OUT, answer_fields, is_left_out
+from regelate.core.answers.step_answers import (
+    DanglingDeletesAnswer,
+    ExpireSnapshotsAnswer,
+    MaintainAnswer,
+    OrphanFile,
+    ReclaimAnswer,
+    RemoveOrphanFilesAnswer,
+    RewriteManifestsAnswer,
+    Step,
+    StepAnswer,
+    StepResultAnswer,
+    StepStatus,
+)
 from regelate.core.answers.tables import (
     AlterTableAnswer,
     CreateTableAnswer,
@@ -32,19 +45,6 @@ from regelate.core.answers.tables import (
     TableHealthAnswer,
     TableSchemaAnswer,
     WriteAnswer,
-)
-from regelate.core.answers.upkeep import (
-    DanglingDeletesAnswer,
-    ExpireSnapshotsAnswer,
-    MaintainAnswer,
-    OrphanFile,
-    ReclaimAnswer,
-    RemoveOrphanFilesAnswer,
-    RewriteManifestsAnswer,
-    Step,
-    StepAnswer,
-    StepResultAnswer,
-    StepStatus,
 )
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from regelate.core.planning.health import TableHealth
+from regelate.core.planning.health import HealthAssessment
 
 
 class Rank(StrEnum):
@@ -39,11 +39,11 @@ class RankingPolicy:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedTable:
     ident: str
-    health: TableHealth
+    health: HealthAssessment
     rank: Rank
 
 
-def rank_fleet(healths: Collection[tuple[str, TableHealth]], policy: RankingPolicy) -> tuple[RankedTable, ...]:
+def rank_fleet(healths: Collection[tuple[str, HealthAssessment]], policy: RankingPolicy) -> tuple[RankedTable, ...]:
     """Return the tables, the unhealthiest first: by score, then the most candidate files, then by name."""
     ordered = sorted(healths, key=lambda found: (found[1].score, -found[1].candidate_files, found[0]))
     ranked: list[RankedTable] = []

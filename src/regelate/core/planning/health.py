@@ -40,7 +40,7 @@ class PartitionHealth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableHealth:
+class HealthAssessment:
     """The state of one table: `score` 0 to 100, counts over all live files, the worst partitions first.
 
     `unreadable_manifests` are paths of delete manifests that Iceberg's Java readers fail on (trap T33).
@@ -61,12 +61,12 @@ class TableHealth:
     recommendation: str
 
 
-def assess(snapshot: TableSnapshot, policy: CompactionPolicy, *, now_ms: int) -> TableHealth:
+def assess(snapshot: TableSnapshot, policy: CompactionPolicy, *, now_ms: int) -> HealthAssessment:
     """Return the health of one table at one snapshot, judged by the plan that COMPACT would follow."""
     plan = plan_compaction(snapshot, replace(policy, max_files=None))
     at_work = {group.partition for group in plan.groups}
     ill = tuple(_partition_health(t, now_ms) for t in snapshot.totals if t.partition in at_work)
-    return TableHealth(
+    return HealthAssessment(
         score=round(100.0 * (1.0 - _mean_score(ill)), 1),
         files=snapshot.file_count,
         size_bytes=snapshot.size_bytes,

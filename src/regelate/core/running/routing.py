@@ -13,8 +13,8 @@ from regelate.core.jobs.spark_job import ZORDER
 from regelate.core.planning.plan import CompactionPlan
 from regelate.core.policy.policy import CompactionPolicy, PlacementPolicy
 from regelate.core.requests import AUTO, CompactRequest
+from regelate.core.running.batches import next_batch, usable_seconds
 from regelate.core.running.placement import Placement, PlacementReason, place, too_much_for_machine
-from regelate.core.running.waves import next_wave, usable_seconds
 from regelate.errors import InvalidRequest, RegelateError, ResourceExhausted, Unsupported
 
 UNSUPPORTED_TABLE = "UNSUPPORTED_TABLE"
@@ -72,14 +72,14 @@ class Unreadable:
 class Placed:
     """What a plan asks of this process and of a worker.
 
-    `in_parts`: this process begins what fits, whatever the whole takes. `strain`: why it asks too much of this machine
-    though it fits. `at_worker` None: there is no worker; `nothing_fits`: not even one group fits into it.
+    `partial_progress`: this process begins what fits, whatever the whole takes. `strain`: why it asks too much of this
+    machine though it fits. `at_worker` None: there is no worker; `nothing_fits`: not even one group fits into it.
     """
 
     here: Placement
     dollars: float
     plan_id: str | None
-    in_parts: bool = False
+    partial_progress: bool = False
     strain: tuple[PlacementReason, str] | None = None
     at_worker: Placement | None = None
     nothing_fits: ResourceExhausted | None = None
@@ -131,7 +131,7 @@ def _planned(request: CompactRequest, capabilities: Capabilities, placed: Placed
     asks too much of this machine goes to a larger one."""
     spark, fits = _may_be_sparks(request, capabilities), placed.here.fits
     nobody_else = placed.at_worker is None and not spark
-    if not fits and not placed.in_parts and nobody_else:
+    if not fits and not placed.partial_progress and nobody_else:
         return Refused(error=too_large(placed.here, placed.plan_id))
     if request.max_cost is not None and placed.dollars > request.max_cost:
         return Refused(error=_too_dear(placed.dollars, request.max_cost))
@@ -157,7 +157,7 @@ def placed(
     here: PlacementPolicy,
     capabilities: Capabilities,
     *,
-    in_parts: bool = False,
+    partial_progress: bool = False,
 ) -> Placed:
     """Weigh a plan. `here`: what this process takes."""
     at_here, worker = place(plan, here), capabilities.worker if capabilities.delegates else None
@@ -166,7 +166,7 @@ def placed(
         here=at_here,
         dollars=LAMBDA.dollars(at_here.estimated_seconds, here.memory_bytes),
         plan_id=plan.plan_id,
-        in_parts=in_parts,
+        partial_progress=partial_progress,
         strain=too_much_for_machine(plan, policy, here),
         at_worker=None if worker is None else place(plan, worker),
         nothing_fits=None if begins or worker is None else nothing_fits(plan, worker),
@@ -176,10 +176,10 @@ def placed(
 def _begins(plan: CompactionPlan, worker: PlacementPolicy) -> bool:
     seconds = usable_seconds(worker.max_in_process_seconds)
     return bool(
-        next_wave(
+        next_batch(
             plan.groups,
             threads=worker.threads,
-            wave_seconds=seconds,
+            batch_seconds=seconds,
             seconds_left=seconds,
             bytes_left=worker.max_in_process_bytes,
         )

@@ -207,7 +207,7 @@ def compact(args: argparse.Namespace) -> int:
     with screen.progress("planning") as shown:
 
         def progress(done: int, total: int) -> None:
-            shown(done, total, f"rewriting: {done:,} of {total:,} parts")
+            shown(done, total, f"rewriting: {done:,} of {total:,} pieces")
 
         told = door.ask("COMPACT", CompactAnswer, args.table, fields, progress=progress)
     if args.dry_run:

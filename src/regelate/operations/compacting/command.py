@@ -10,7 +10,7 @@ from regelate.core.policy.policy import CompactionPolicy, PlacementPolicy, Reten
 from regelate.core.requests import CompactRequest
 from regelate.core.running.routing import HERE_ALONE, Capabilities, Job
 from regelate.core.running.stats import CompactionStats
-from regelate.operations.compacting.pacing import AT_ONCE, Pacing, Stop
+from regelate.operations.compacting.partial_progress import AT_ONCE, PartialProgress, Stop
 from regelate.ports.clock import Clock
 from regelate.ports.commit import Committer
 from regelate.ports.engine import RewriteEngine
@@ -38,7 +38,7 @@ class CompactCommand:
     retention: RetentionPolicy | None = None
     """What to expire afterwards; None expires nothing."""
     verify: Verify = Verify.FAST
-    pacing: Pacing = AT_ONCE
+    partial_progress: PartialProgress = AT_ONCE
     through: int | None = None
     earlier_runs: frozenset[str] = frozenset()
 

@@ -22,7 +22,7 @@ from regelate.errors import Conflict, InvariantViolated, NotAllowed, RegelateErr
 from regelate.operations.committing.attempt import Attempted, attempt
 from regelate.operations.compacting.command import CompactCommand, CompactionTools, CompactOutcome
 from regelate.operations.compacting.gone import all_changed, dropped_text, still_standing, taken_away
-from regelate.operations.compacting.pacing import Paced, Stop, rewrite_paced
+from regelate.operations.compacting.partial_progress import BatchesDone, Stop, rewrite_in_batches
 from regelate.operations.compacting.planning import left_to, plan_table, stopped_before_commit
 from regelate.operations.compacting.rewriting import as_error
 from regelate.operations.timing import Stopwatch
@@ -77,7 +77,7 @@ def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progre
                 dry_run=command.dry_run,
                 through=command.through,
                 earlier_runs=command.earlier_runs,
-                in_parts=command.pacing.in_parts,
+                partial_progress=command.partial_progress.enabled,
             )
             if command.plan_id is not None and plan.groups:
                 plan, gone = still_standing(tools.committer, snapshot, plan)
@@ -89,7 +89,9 @@ def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progre
         return CompactOutcome(status=Status.PLANNED, reason=plan.reason.value, compacted=False, plan=plan)
     if not plan.groups:
         return CompactOutcome(status=Status.NOTHING_TO_DO, reason=plan.reason.value, compacted=False, plan=plan)
-    asked = placed(plan, command.policy, tools.placement, command.capabilities, in_parts=command.pacing.in_parts)
+    asked = placed(
+        plan, command.policy, tools.placement, command.capabilities, partial_progress=command.partial_progress.enabled
+    )
     found = route(command.request, command.capabilities, asked)
     if isinstance(found, Refused):
         raise found.error
@@ -117,26 +119,28 @@ def _rewritten(
 
     Groups that were not begun in time become deferred ones of the plan.
     """
-    paced, every, deferred = Paced(), run.plan.groups, run.plan.deferred
+    batches, every, deferred = BatchesDone(), run.plan.groups, run.plan.deferred
     with run.watch.phase("plan"):  # before the rewrite: later these manifests may have been expired
         inputs = tools.reader.input_metrics(run.snapshot, every)
     strict, planned_seconds = command.verify is Verify.STRICT, run.watch.seconds.get("plan", 0.0)
-    pacing = command.pacing.after_plan(planned_seconds, tools.clock.monotonic(), read_again=strict)
+    partial_progress = command.partial_progress.after_plan(planned_seconds, tools.clock.monotonic(), read_again=strict)
     try:
         with run.watch.phase("rewrite"):
-            rewrite_paced(paced, tools.engine, every, command.policy, tools.placement, tools.clock, pacing, progress)
+            rewrite_in_batches(
+                batches, tools.engine, every, command.policy, tools.placement, tools.clock, partial_progress, progress
+            )
     except BaseException:  # also an interrupt: nothing of this run can have been committed
-        tools.outputs.discard([f.path for r in paced.results for f in r.added])
+        tools.outputs.discard([f.path for r in batches.results for f in r.added])
         raise
-    results = paced.results
-    run.failed += paced.failed
-    run.stopped = paced.stopped
-    if run.stopped is Stop.CANCELLED or (run.stopped is Stop.STOPPING and paced.left == every):
+    results = batches.results
+    run.failed += batches.failed
+    run.stopped = batches.stopped
+    if run.stopped is Stop.CANCELLED or (run.stopped is Stop.STOPPING and batches.left == every):
         return results
-    if paced.left == every:
+    if batches.left == every:
         raise nothing_fits(run.plan, tools.placement)
-    begun = tuple(group for group in every if group not in paced.left)
-    run.plan = replace(run.plan, groups=begun, deferred=(*deferred, *paced.left))
+    begun = tuple(group for group in every if group not in batches.left)
+    run.plan = replace(run.plan, groups=begun, deferred=(*deferred, *batches.left))
     verified: list[RewriteResult] = []
     with run.watch.phase("verify"):
         for result in results:
@@ -179,7 +183,7 @@ def _committed(
 
     every_output = [f.path for r in results for f in r.added]
     try:
-        patience = command.pacing.patience_seconds(PATIENCE_SECONDS, tools.clock.monotonic())
+        patience = command.partial_progress.patience_seconds(PATIENCE_SECONDS, tools.clock.monotonic())
         done = attempt(tools.committer, tools.clock, decide, run_id=command.run_id, patience_seconds=patience)
     except Exception as error:
         if not keeps_files(error):
@@ -300,7 +304,7 @@ def _expired(tools: CompactionTools, command: CompactCommand, run: _Run) -> Expi
                 ExpiryTools(committer=tools.committer, reclaimer=tools.reclaimer, clock=tools.clock),
                 command.retention,
                 table_uuid=run.snapshot.uuid,
-                until=command.pacing.expire_until(run.watch.seconds.get("commit", 0.0)),
+                until=command.partial_progress.expire_until(run.watch.seconds.get("commit", 0.0)),
             )
             run.warnings += done.warnings
             return done

@@ -13,13 +13,13 @@ from regelate.core.policy.option_retention import RetentionDefaults, resolve_ret
 from regelate.core.policy.options import CompactionDefaults, resolve_policy, resolve_verify
 from regelate.core.policy.policy import PlacementPolicy, SortField, Verify, digest
 from regelate.core.requests import CompactRequest, request_json
+from regelate.core.running.batches import usable_seconds
 from regelate.core.running.resume import read_token
 from regelate.core.running.routing import Capabilities, Job, Refused, Unreadable, route
-from regelate.core.running.waves import usable_seconds
 from regelate.errors import Unsupported
 from regelate.operations.compacting.command import CompactCommand
 from regelate.operations.compacting.continuing import RanPart, RunPart
-from regelate.operations.compacting.pacing import Pacing
+from regelate.operations.compacting.partial_progress import PartialProgress
 from regelate.operations.compacting.planning import planned
 
 
@@ -31,7 +31,7 @@ class How:
     """
 
     request: CompactRequest
-    pacing: Pacing
+    partial_progress: PartialProgress
     placement: PlacementPolicy
     capabilities: Capabilities
 
@@ -141,12 +141,14 @@ def part_of(record: JobRecord) -> RunPart:
     return RunPart(base_run_id=record.run_id, part=record.part, request=request, token=token, in_job=True)
 
 
-def pacing_asked(request: CompactRequest, *, wave_seconds: float, seconds_left: float | None, now: float) -> Pacing:
+def partial_progress_asked(
+    request: CompactRequest, *, batch_seconds: float, seconds_left: float | None, now: float
+) -> PartialProgress:
     """Within the caller's budget the plan is run in parts; the end of the process alone only stops one that drags."""
     budget = request.time_budget_seconds
-    pacing = Pacing(in_parts=budget is not None, wave_seconds=wave_seconds)
+    partial_progress = PartialProgress(enabled=budget is not None, batch_seconds=batch_seconds)
     known = [seconds for seconds in (budget, seconds_left) if seconds is not None]
-    return pacing.within(min(known), now) if known else pacing
+    return partial_progress.within(min(known), now) if known else partial_progress
 
 
 def placement_within(placement: PlacementPolicy, seconds_left: float | None) -> PlacementPolicy:

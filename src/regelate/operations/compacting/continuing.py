@@ -12,7 +12,7 @@ from regelate.core.running.resume import ResumeToken
 from regelate.core.table.head import Head
 from regelate.core.table.table import SnapshotEntry
 from regelate.operations.compacting.command import CompactOutcome
-from regelate.operations.compacting.pacing import Stop
+from regelate.operations.compacting.partial_progress import Stop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from regelate.core.running.routing import Job
 from regelate.core.table.table import TableSnapshot
 from regelate.errors import Conflict, NotFound, RegelateError
 from regelate.operations.compacting.command import CompactOutcome
-from regelate.operations.compacting.pacing import Stop
+from regelate.operations.compacting.partial_progress import Stop
 from regelate.ports.engine import RewriteEngine
 from regelate.ports.table import TableReader
 
@@ -30,7 +30,7 @@ def plan_table(
     dry_run: bool,
     through: int | None = None,
     earlier_runs: frozenset[str] = frozenset(),
-    in_parts: bool = False,
+    partial_progress: bool = False,
 ) -> tuple[TableSnapshot, CompactionPlan]:
     """Read a table, at the snapshot that `plan_id` pins if given, and plan its rewrite.
 
@@ -54,7 +54,7 @@ def plan_table(
     if plan_id is not None and plan.plan_id != plan_id:
         raise plan_changed(f"the plan at this snapshot is now {plan.plan_id}, not {plan_id}")
     unsure = _cut_by_size(plan.groups)
-    if ratio is not None or not unsure or dry_run or (not place(plan, placement).fits and not in_parts):
+    if ratio is not None or not unsure or dry_run or (not place(plan, placement).fits and not partial_progress):
         return snapshot, plan
     try:
         measured = engine.achieved_ratio(max(unsure, key=lambda g: g.size_bytes), policy)

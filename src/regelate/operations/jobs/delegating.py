@@ -11,7 +11,7 @@ from regelate.core.answers.spark import SparkAnswer, spark_answer
 from regelate.core.jobs.job import NOTHING_DONE, JobRecord, JobState, JobTotals
 from regelate.core.jobs.spark_job import REMOTE_GRACE_SECONDS, SparkJobSpec, SparkRun, SparkState
 from regelate.errors import RegelateError
-from regelate.operations.compacting.pacing import Stop
+from regelate.operations.compacting.partial_progress import Stop
 from regelate.operations.jobs.parts import MAX_STORED_WARNINGS, Elsewhere, PartDone
 from regelate.ports.jobs import SparkJobs
 

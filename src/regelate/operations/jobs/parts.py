@@ -17,7 +17,7 @@ from regelate.core.answers import CompactAnswer, answer_fields
 from regelate.core.jobs.job import MAX_PARTS, NOTHING_DONE, JobRecord, JobState, JobTotals, retry_seconds
 from regelate.core.measures.measures import JobGivenUp
 from regelate.errors import RegelateError, Unavailable
-from regelate.operations.compacting.pacing import Stop, Watcher
+from regelate.operations.compacting.partial_progress import Stop, Watcher
 from regelate.operations.jobs.jobs import JobTools, changed, error_text
 from regelate.operations.jobs.leasing import Held, kept
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from regelate.core.jobs.job import JobRecord
 from regelate.core.jobs.ranking import Rank, RankedTable, RankingPolicy, rank_fleet
-from regelate.core.planning.health import TableHealth
+from regelate.core.planning.health import HealthAssessment
 from regelate.errors import RegelateError
 from regelate.operations.upkeep.sweep import Swept
 
@@ -49,5 +49,5 @@ def _submitted(ranked: RankedTable, submit: Callable[[str], JobRecord] | None) -
         return FleetTable(ranked=ranked, error=error)
 
 
-def _at_it(ident: str, health: TableHealth, job: JobRecord) -> FleetTable:
+def _at_it(ident: str, health: HealthAssessment, job: JobRecord) -> FleetTable:
     return FleetTable(ranked=RankedTable(ident=ident, health=health, rank=Rank.COMPACT), job=job, was_there=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from regelate.core.planning.health import TableHealth
+from regelate.core.planning.health import HealthAssessment
 from regelate.core.upkeep.ledger import (
     REMOVED,
     EntryVerdict,
@@ -42,7 +42,7 @@ class SweptTable:
     entries: tuple[SweptEntry, ...] = ()
     expired: Reclaimed = field(default_factory=Reclaimed)
     error: RegelateError | None = None
-    health: TableHealth | None = None
+    health: HealthAssessment | None = None
     """Where somebody ranks the tables that were swept."""
 
     @property

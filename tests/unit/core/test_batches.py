@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from regelate.core.planning.plan import FileGroup
 from regelate.core.policy.policy import MB
-from regelate.core.running.waves import MAX_PACE, MIN_PACE, group_seconds, next_wave, pace, usable_seconds
+from regelate.core.running.batches import (
+    MAX_CORRECTION,
+    MIN_CORRECTION,
+    correction,
+    group_seconds,
+    next_batch,
+    usable_seconds,
+)
 from regelate.core.table.table import DataFile, FileScanTask, Partition
 
 HOME = Partition(spec_id=0, values=(), path="")
@@ -35,12 +42,14 @@ GROUPS = st.lists(st.integers(1, 5000), max_size=12).map(lambda sizes: [group(i,
 SECONDS = st.floats(0, 1000)
 
 
-@given(GROUPS, SECONDS, st.none() | SECONDS, st.none() | st.integers(0, 10_000), st.floats(MIN_PACE, MAX_PACE))
-def test_a_wave_fits_into_time_and_size_and_keeps_the_order(
-    groups: list[FileGroup], wave: float, left: float | None, size_mb: int | None, rate: float
+@given(
+    GROUPS, SECONDS, st.none() | SECONDS, st.none() | st.integers(0, 10_000), st.floats(MIN_CORRECTION, MAX_CORRECTION)
+)
+def test_a_batch_fits_into_time_and_size_and_keeps_the_order(
+    groups: list[FileGroup], batch: float, left: float | None, size_mb: int | None, rate: float
 ) -> None:
     size = None if size_mb is None else size_mb * MB
-    taken = next_wave(groups, threads=2, wave_seconds=wave, seconds_left=left, bytes_left=size, pace=rate)
+    taken = next_batch(groups, threads=2, batch_seconds=batch, seconds_left=left, bytes_left=size, correction=rate)
     assert [g.index for g in taken] == sorted(g.index for g in taken)
     seconds = sum(group_seconds(g, 2) * rate for g in taken)
     if left is not None:
@@ -48,35 +57,35 @@ def test_a_wave_fits_into_time_and_size_and_keeps_the_order(
     if size is not None:
         assert sum(g.size_bytes for g in taken) <= size
     if len(taken) > 1:
-        assert seconds <= wave + 1e-9
+        assert seconds <= batch + 1e-9
 
 
 @given(GROUPS, SECONDS, SECONDS)
-def test_there_is_a_wave_exactly_where_some_group_fits(groups: list[FileGroup], wave: float, left: float) -> None:
-    taken = next_wave(groups, threads=2, wave_seconds=wave, seconds_left=left)
+def test_there_is_a_batch_exactly_where_some_group_fits(groups: list[FileGroup], batch: float, left: float) -> None:
+    taken = next_batch(groups, threads=2, batch_seconds=batch, seconds_left=left)
     assert bool(taken) == any(group_seconds(g, 2) <= left for g in groups)
 
 
-def test_without_limits_a_wave_is_about_as_long_as_wanted() -> None:
+def test_without_limits_a_batch_is_about_as_long_as_wanted() -> None:
     groups = [group(i, 55) for i in range(10)]  # about a second each on two threads
-    assert len(next_wave(groups, threads=2, wave_seconds=5.3)) == 5
-    assert len(next_wave(groups, threads=2, wave_seconds=0)) == 1
+    assert len(next_batch(groups, threads=2, batch_seconds=5.3)) == 5
+    assert len(next_batch(groups, threads=2, batch_seconds=0)) == 1
 
 
 def test_a_group_that_does_not_fit_is_passed_over_for_one_that_does() -> None:
     groups = [group(0, 5500), group(1, 55)]
-    assert [g.index for g in next_wave(groups, threads=2, wave_seconds=5, seconds_left=10)] == [1]
+    assert [g.index for g in next_batch(groups, threads=2, batch_seconds=5, seconds_left=10)] == [1]
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6))
 def test_the_pace_is_bounded(estimated: float, measured: float) -> None:
-    assert MIN_PACE <= pace(estimated, measured) <= MAX_PACE
+    assert MIN_CORRECTION <= correction(estimated, measured) <= MAX_CORRECTION
 
 
 def test_a_slower_machine_than_estimated_begins_less() -> None:
     groups = [group(i, 55) for i in range(10)]
-    assert pace(2.0, 8.0) == 4.0
-    assert len(next_wave(groups, threads=2, wave_seconds=100, seconds_left=9, pace=4.0)) == 2
+    assert correction(2.0, 8.0) == 4.0
+    assert len(next_batch(groups, threads=2, batch_seconds=100, seconds_left=9, correction=4.0)) == 2
 
 
 @given(st.floats(0, 1e5))

@@ -9,14 +9,21 @@ from typing import Protocol
 
 from regelate.core.planning.plan import FileGroup
 from regelate.core.policy.policy import CompactionPolicy, PlacementPolicy
+from regelate.core.running.batches import (
+    COMMIT_PER_PLAN,
+    batch_limit,
+    correction,
+    group_seconds,
+    next_batch,
+    usable_seconds,
+)
 from regelate.core.running.rewrite import RewriteResult
-from regelate.core.running.waves import COMMIT_PER_PLAN, group_seconds, next_wave, pace, usable_seconds, wave_limit
 from regelate.errors import RegelateError
 from regelate.operations.compacting.rewriting import rewrite_groups
 from regelate.ports.clock import Clock
 from regelate.ports.engine import Progress, RewriteEngine
 
-WAVE_SECONDS = 5.0
+BATCH_SECONDS = 5.0
 LEAST_TO_EXPIRE_SECONDS = 1.0
 
 
@@ -32,7 +39,7 @@ class Stop(StrEnum):
 
 
 class Watcher(Protocol):
-    """Is told how many of all groups are done, before the first wave and after each; may want the run to stop.
+    """Is told how many of all groups are done, before the first batch and after each; may want the run to stop.
 
     Raises where the run must not commit any more.
     """
@@ -48,24 +55,25 @@ class NobodyWatches:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pacing:
-    """How a run is cut between groups. Times are seconds of the monotonic clock.
+class PartialProgress:
+    """How far a run gets with its groups, and who may stop it between two. Times are seconds of the monotonic clock.
 
-    `until`: rewriting must have ended by then; `ends_at`: so must everything, because the process does. `in_parts`: a
-    plan that does not fit as a whole is begun all the same, and ends with groups left over.
+    `until`: rewriting must have ended by then; `ends_at`: so must everything, because the process does. `enabled`
+    (Iceberg's `partial-progress.enabled`): a plan that does not fit as a whole is begun all the same, and ends with
+    groups left over.
     """
 
     until: float | None = None
     ends_at: float | None = None
-    in_parts: bool = False
-    wave_seconds: float = WAVE_SECONDS
+    enabled: bool = False
+    batch_seconds: float = BATCH_SECONDS
     watcher: Watcher | None = None
 
-    def within(self, seconds: float, now: float) -> Pacing:
+    def within(self, seconds: float, now: float) -> PartialProgress:
         """Return the same with so many seconds from now on; a part of them is kept for verifying and committing."""
         return replace(self, until=now + usable_seconds(seconds), ends_at=now + seconds)
 
-    def after_plan(self, plan_seconds: float, now: float, *, read_again: bool = False) -> Pacing:
+    def after_plan(self, plan_seconds: float, now: float, *, read_again: bool = False) -> PartialProgress:
         """Return the same with time kept for the commit by how long the plan took, as both read the same metadata.
 
         `read_again`: what is rewritten will be read once more to verify it, which takes about as long.
@@ -91,12 +99,12 @@ class Pacing:
         return self.until is not None or self.watcher is not None
 
 
-AT_ONCE = Pacing()
+AT_ONCE = PartialProgress()
 """Without a look up."""
 
 
 @dataclass
-class Paced:
+class BatchesDone:
     """What became of the groups. Those `left` were never begun, and `stopped` says why."""
 
     results: list[RewriteResult] = field(default_factory=list)
@@ -105,56 +113,57 @@ class Paced:
     stopped: Stop | None = None
 
 
-def rewrite_paced(
-    paced: Paced,
+def rewrite_in_batches(
+    batches: BatchesDone,
     engine: RewriteEngine,
     groups: Sequence[FileGroup],
     policy: CompactionPolicy,
     placement: PlacementPolicy,
     clock: Clock,
-    pacing: Pacing,
+    partial_progress: PartialProgress,
     progress: Progress | None = None,
 ) -> None:
-    """Rewrite groups in waves while they fit into the time, all at once where nobody looks up.
+    """Rewrite groups in batches while they fit into the time, all at once where nobody looks up.
 
-    A run in parts also keeps to `max_in_process_bytes` for all of its waves. Where nothing fits, not even the first
-    group, all are `left`. What is done is in `paced` also when the watcher raises: its files are the caller's.
+    With partial progress it also keeps to `max_in_process_bytes` for all of its batches. Where nothing fits, not even
+    the first group, all are `left`. What is done is in `batches` also when the watcher raises: its files are the
+    caller's.
     """
-    if not pacing.looks_up:
-        paced.results, paced.failed = rewrite_groups(engine, groups, policy, progress)
+    if not partial_progress.looks_up:
+        batches.results, batches.failed = rewrite_groups(engine, groups, policy, progress)
         return
-    watcher = pacing.watcher or NobodyWatches()
+    watcher = partial_progress.watcher or NobodyWatches()
     waiting, started, estimated = list(groups), clock.monotonic(), 0.0
-    bytes_left = placement.max_in_process_bytes if pacing.in_parts else None
+    bytes_left = placement.max_in_process_bytes if partial_progress.enabled else None
     next_index = max((group.index for group in groups), default=0) + 1
     while True:
-        paced.left = tuple(waiting)
+        batches.left = tuple(waiting)
         asked = watcher.passed(len(groups) - len(waiting), len(groups))
         if not waiting and asked is not Stop.CANCELLED:
             return
         if asked is not None:
-            paced.stopped = asked
+            batches.stopped = asked
             return
         now = clock.monotonic()
-        seconds_left = None if pacing.until is None else pacing.until - now
-        wave = next_wave(
+        seconds_left = None if partial_progress.until is None else partial_progress.until - now
+        batch = next_batch(
             waiting,
             threads=placement.threads,
-            wave_seconds=wave_limit(pacing.wave_seconds, seconds_left, measured=estimated > 0),
+            batch_seconds=batch_limit(partial_progress.batch_seconds, seconds_left, measured=estimated > 0),
             seconds_left=seconds_left,
             bytes_left=bytes_left,
-            pace=pace(estimated, now - started),
+            correction=correction(estimated, now - started),
         )
-        if not wave:
-            paced.stopped = Stop.TIME_BUDGET
+        if not batch:
+            batches.stopped = Stop.TIME_BUDGET
             return
-        results, failed = rewrite_groups(engine, wave, policy, first_free_index=next_index)
-        next_index += 2 * len(wave)
-        paced.results += results
-        paced.failed += failed
-        taken = {group.index for group in wave}
+        results, failed = rewrite_groups(engine, batch, policy, first_free_index=next_index)
+        next_index += 2 * len(batch)
+        batches.results += results
+        batches.failed += failed
+        taken = {group.index for group in batch}
         waiting = [group for group in waiting if group.index not in taken]
-        estimated += sum(group_seconds(group, placement.threads) for group in wave)
-        bytes_left = None if bytes_left is None else bytes_left - sum(group.size_bytes for group in wave)
+        estimated += sum(group_seconds(group, placement.threads) for group in batch)
+        bytes_left = None if bytes_left is None else bytes_left - sum(group.size_bytes for group in batch)
         if progress is not None:
             progress(len(groups) - len(waiting), len(groups))

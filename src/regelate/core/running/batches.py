@@ -12,11 +12,11 @@ MOST_RESERVE_SECONDS = 60.0
 SHARE_IN_RESERVE = 0.1
 COMMIT_PER_PLAN = 2.0
 """A commit reads what the plan has read, and writes beside it: so many times as long is kept for it."""
-MIN_PACE, MAX_PACE = 0.25, 10.0
+MIN_CORRECTION, MAX_CORRECTION = 0.25, 10.0
 """How far what was measured may correct the estimate: a first group that was cached says little about the next."""
-SHARE_UNMEASURED, SHARE_MEASURED = 1 / MAX_PACE, 1 / 2
-"""Of the time that is left, how much one wave may be thought to take before and after a first one was measured: a wave
-is not stopped halfway, and the estimate of many tiny groups is the least sure."""
+SHARE_UNMEASURED, SHARE_MEASURED = 1 / MAX_CORRECTION, 1 / 2
+"""Of the time that is left, how much one batch may be thought to take before and after a first one was measured: a
+batch is not stopped halfway, and the estimate of many tiny groups is the least sure."""
 
 
 def usable_seconds(seconds: float) -> float:
@@ -28,11 +28,11 @@ def usable_seconds(seconds: float) -> float:
     return max(seconds - reserve, 0.0)
 
 
-def pace(estimated_seconds: float, measured_seconds: float) -> float:
+def correction(estimated_seconds: float, measured_seconds: float) -> float:
     """Return how many seconds a second of the estimate really takes, by the groups done so far."""
     if estimated_seconds <= 0 or measured_seconds <= 0:
         return 1.0
-    return min(max(measured_seconds / estimated_seconds, MIN_PACE), MAX_PACE)
+    return min(max(measured_seconds / estimated_seconds, MIN_CORRECTION), MAX_CORRECTION)
 
 
 def group_seconds(group: FileGroup, threads: int) -> float:
@@ -40,32 +40,32 @@ def group_seconds(group: FileGroup, threads: int) -> float:
     return COST_HERE.seconds_per_group + COST_HERE.seconds(group.size_bytes, len(group.tasks), threads=threads)
 
 
-def wave_limit(wanted_seconds: float, seconds_left: float | None, *, measured: bool) -> float:
-    """Return how long the next wave of several groups may be thought to take; `seconds_left` None is no limit."""
+def batch_limit(wanted_seconds: float, seconds_left: float | None, *, measured: bool) -> float:
+    """Return how long the next batch of several groups may be thought to take; `seconds_left` None is no limit."""
     if seconds_left is None:
         return wanted_seconds
     return min(wanted_seconds, seconds_left * (SHARE_MEASURED if measured else SHARE_UNMEASURED))
 
 
-def next_wave(
+def next_batch(
     groups: Sequence[FileGroup],
     *,
     threads: int,
-    wave_seconds: float,
+    batch_seconds: float,
     seconds_left: float | None = None,
     bytes_left: int | None = None,
-    pace: float = 1.0,
+    correction: float = 1.0,
 ) -> tuple[FileGroup, ...]:
-    """Return the groups to rewrite now, in their order: about `wave_seconds` of work, and at least one group.
+    """Return the groups to rewrite now, in their order: about `batch_seconds` of work, and at least one group.
 
     A group that fits neither into `seconds_left` nor into `bytes_left` is passed over for one that does; none that fits
-    gives an empty wave. None is no limit.
+    gives an empty batch. None is no limit.
     """
     taken: list[FileGroup] = []
     seconds, size = 0.0, 0
     for group in groups:
-        more = group_seconds(group, threads) * pace
-        if taken and seconds + more > wave_seconds:
+        more = group_seconds(group, threads) * correction
+        if taken and seconds + more > batch_seconds:
             break
         if seconds_left is not None and seconds + more > seconds_left:
             continue

@@ -16,7 +16,7 @@ from regelate.pipeline.maintain import Job, maintain
 from regelate.pipeline.names import TableName
 from regelate.pipeline.options import Rewrite
 from regelate.pipeline.result import Result, Step
-from regelate.pipeline.steps import StepName, Upkeep, step_names
+from regelate.pipeline.steps import StepKnobs, StepName, step_names
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
 from tests.support.iceberg_tables import live_delete_files, local_path
@@ -32,11 +32,11 @@ MakeEvents = Callable[..., None]
 
 
 def run(
-    spark: SparkSession, name: TableName, *steps: StepName, later: float = 0.0, dry_run: bool = False, **upkeep: Any
+    spark: SparkSession, name: TableName, *steps: StepName, later: float = 0.0, dry_run: bool = False, **knobs: Any
 ) -> Result:
     """Run these steps so many seconds from now."""
     rewrite = Rewrite(options={"min-input-files": "2"})
-    job = Job(rewrite=rewrite, steps=steps, upkeep=Upkeep(**upkeep), dry_run=dry_run)
+    job = Job(rewrite=rewrite, steps=steps, knobs=StepKnobs(**knobs), dry_run=dry_run)
     return maintain(SparkTable(spark, name), job, QUIET, clock=lambda: time.time() + later)
 
 
