@@ -189,7 +189,8 @@ def change_schema(world: World, engine: ForeignEngine, rng: random.Random) -> bo
 
 
 def drop_and_return(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
-    """Drop a column, and a little later go back to the schema that had it."""
+    """Drop a column, and go back to the schema that had it: a little later, or while files that the service wrote for
+    the columns in between await their commit."""
     before: list[int] = []
 
     def drop(table: Table) -> tuple[tuple[object, ...], tuple[object, ...]] | None:
@@ -209,8 +210,11 @@ def drop_and_return(world: World, engine: ForeignEngine, rng: random.Random) -> 
 
     if not engine.update(drop):
         return False
-    for _ in range(rng.randrange(12)):
+    written = world.outputs_waiting()
+    for _ in range(rng.randrange(60)):
         engine.wait()
+        if world.outputs_waiting() - written and rng.random() < 0.15:
+            break
     asserted = (AssertTableUUID(uuid=world.server.metadata.table_uuid),)
     return engine.update(lambda table: (asserted, (SetCurrentSchemaUpdate(schema_id=before[0]),)))
 

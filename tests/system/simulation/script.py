@@ -50,6 +50,7 @@ THEMES: tuple[Mapping[str, int], ...] = (
     {"write": 4, "compact": 6, "expire": 14, "undo": 8, "sweep": 8, "orphans": 3, HOURS: 8, "drop ref": 3},
     {"expire": 16, "tag": 18, "branch": 4, "drop ref": 3, HOURS: 6, "compact": 8},
     {"compact": 14, "rollback": 8, "remove files": 5, "equality delete": 9, "schema there and back": 4},
+    {"schema there and back": 12, "schema change": 6, "write": 22, "compact": 14},
 )
 """What a seed is about: kinds with another weight than usual. The first two are ordinary days."""
 BESIDE = {
@@ -58,6 +59,8 @@ BESIDE = {
     "position delete": ("remove files", "compact"),
     "remove files": ("dangling", "compact", "rollback"),
     "write": ("schema there and back", "rollback", "equality delete", "write", HOURS),
+    "schema change": ("write", "compact"),
+    "schema there and back": ("write", "write", "compact"),
     "undo": ("expire", "sweep", HOURS, HOURS),
     HOURS: ("sweep", "orphans", "expire"),
     "job": (*(SUSPENSION,) * 6, "job", "compact", "position delete"),

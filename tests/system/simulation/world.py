@@ -126,6 +126,11 @@ class World:
             self._rows_by_run[run_id] = self.new_rows(rng, rng.randrange(1, 7))
         return self._rows_by_run[run_id]
 
+    def outputs_waiting(self) -> set[str]:
+        """Return data files that actors of the service have written and nobody has committed."""
+        objects = self.store.objects
+        return {p for p, o in objects.items() if "/data/" in p and o.maker in self.ours} - self.auditor.ever_referenced
+
     # --- the run ---
 
     def run(self) -> None:
