@@ -238,6 +238,42 @@ def test_no_paper_cites_a_trap_by_its_number_alone() -> None:
     assert [c for c in cited if not c[2].lower().startswith(names[int(c[1])][:12].lower())] == []
 
 
+def test_no_source_cites_a_law_a_trap_or_a_row_by_its_number_alone() -> None:
+    bare = {path.name: found for path in sorted((ROOT / "src").rglob("*.py")) if (found := cited_alone(_prose(path)))}
+    assert bare == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "alone"),
+    [
+        ("(trap T16)", ["T16"]),
+        ("(T7: a landed commit is cleaned up, T39)", ["T39"]),
+        ("(trap T16: a landed commit is cleaned up)", ["T16"]),
+        ("(laws 8 and 9)", ["8"]),
+        ("(law 8: clean up only what did not land)", []),
+        ("(row 33)", ["row 33"]),
+        ("(rows 54 and 55)", ["rows 54"]),
+        ("(rows 54 and 55 of the fault catalogue: the disk is full)", []),
+    ],
+)
+def test_a_number_without_its_word_is_seen(text: str, alone: list[str]) -> None:
+    assert cited_alone(text) == alone
+
+
+def cited_alone(prose: str) -> list[str]:
+    """What a text cites without the name that stands behind it in the papers; a row may say in its own words."""
+    traps, laws = index.trap_names(), index.laws()
+    named = [(f"T{n}", traps[int(n)], said) for n, said in re.findall(r"\bT(\d{1,2})\b(?:: (.{12}))?", prose)]
+    named += [(n, laws[int(n)], said) for n, said in re.findall(r"\b[Ll]aws? (\d{1,2})\b(?:: (.{12}))?", prose)]
+    alone = [number for number, name, said in named if said.lower() != name[:12].lower()]
+    return alone + re.findall(r"\b[Rr]ows? \d+\b(?![\d, andto]* of the fault catalogue: )", prose)
+
+
+def _prose(path: Path) -> str:
+    """The text of a source with its docstrings and comments on one line."""
+    return re.sub(r"\s*\n\s*(# )?", " ", path.read_text(encoding="utf-8"))
+
+
 def test_every_test_that_a_document_names_exists() -> None:
     """`test_t15_*`, `..._mid[case]` and the like name several; a path may begin below tests/ or a folder of it."""
     files = {f"tests/{file}" for file, _, _ in index.tests()}

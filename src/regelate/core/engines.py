@@ -67,14 +67,14 @@ DUCKDB_COST = CostModel(
     seconds_per_group=0.05,
     # Python, PyIceberg, PyArrow and DuckDB take 150 MB once loaded; the rest is for manifests and the plan.
     process_bytes=200 * MB,
-    # DuckDB takes about 0.2 MB per file when it binds a scan (trap T13).
+    # DuckDB takes about 0.2 MB per file when it binds a scan (trap T13: memory for every input file).
     scan_bytes_per_file=MB // 5,
     # A row group of up to a million rows decoded, and its columns encoded again: 400 files of 20,000 rows each in
     # one scan peaked at 420 MB; less the process (200) and the scan (80) that leaves about as much.
     output_bytes=128 * MB,
     # Parquet of ours is about a quarter of its rows decoded, and much less where values repeat.
     sorted_bytes_per_byte=4,
-    # A bound on memory, not on the run (trap T13).
+    # A bound on memory, not on the run (trap T13: memory for every input file).
     max_files_per_scan=500,
 )
 ENGINES: Mapping[Engine, CostModel | None] = {Engine.DUCKDB: DUCKDB_COST, Engine.SPARK: None}

@@ -176,7 +176,8 @@ def log_of(metadata: Mapping[str, Any]) -> tuple[SnapshotEntry, ...]:
 def shows_head_alone(log: Sequence[SnapshotEntry]) -> bool:
     """Say whether a log may be all that its catalog ever shows, as Nessie's is: one snapshot, without its parent.
 
-    A table's first snapshot looks the same. Trap T16: what is not there is no sign that nothing happened.
+    A table's first snapshot looks the same. Trap T16: only the head is shown, and what is not there is no sign that
+    nothing happened.
     """
     return len(log) == 1 and log[0].parent_id is None
 

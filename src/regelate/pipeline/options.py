@@ -105,7 +105,7 @@ def procedure_options(rewrite: Rewrite, policy: CompactionPolicy, format_version
     """Return the `options` of rewrite_data_files that make Spark's planner select what core selected.
 
     Errors: InvalidRequest INVALID_OPTION for a value out of range, and for use-starting-sequence-number=true, with
-    which a rewrite can bring deleted rows back (trap T9).
+    which a rewrite can bring deleted rows back (trap T9: a concurrent equality delete is lost).
     """
     ours = {
         "target-file-size-bytes": policy.target_file_size_bytes,

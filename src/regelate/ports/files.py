@@ -37,7 +37,7 @@ class OutputFiles(Protocol):
 
 
 class Ledger(Protocol):
-    """What one run is about to create, written down beside the table before it exists (law 9).
+    """What one run is about to create, written down beside the table before it exists (law 9: names before files).
 
     `record` returns once the names are stored. `keep_alive` precedes whatever relies on files of the run: it renews
     what grows old and raises Unavailable RUN_TOO_OLD where a sweep may have taken the run for dead. `close` removes the
@@ -69,11 +69,12 @@ class Ledgers(Protocol):
 class Reclaimer(Protocol):
     """What an expiry makes unreachable: set down in a quarantine list, deleted after its grace, or brought back.
 
-    Reachability counts over all snapshots of the latest metadata, so over every ref (law 10). `now_ms` is the store's
-    time. `record` writes the list of an expiry on the head last seen, before its commit; `list_files` completes it
-    afterwards, and `complete` one whose expiry died between the two, before anything of it is deleted: a crash leaves
-    no file without a list. `needed`: which of these paths undoing takes. `oldest`: how many lists there are, and the
-    first. `within`: the same, telling `spend` before so many requests; what it raises ends it.
+    Reachability counts over all snapshots of the latest metadata, so over every ref (law 10: deleted after a grace, by
+    reachability). `now_ms` is the store's time. `record` writes the list of an expiry on the head last seen, before its
+    commit; `list_files` completes it afterwards, and `complete` one whose expiry died between the two, before anything
+    of it is deleted: a crash leaves no file without a list. `needed`: which of these paths undoing takes. `oldest`: how
+    many lists there are, and the first. `within`: the same, telling `spend` before so many requests; what it raises
+    ends it.
     """
 
     def within(self, spend: Callable[[int], None]) -> Reclaimer: ...

@@ -1,4 +1,4 @@
-"""Checks the page checksums of a Parquet file, which DuckDB does not look at (trap T29).
+"""Checks the page checksums of a Parquet file, which DuckDB does not look at (trap T29: page checksums are ignored).
 
 A flipped bit in a plain page is a value like any other to a reader that does not check, and a rewrite makes it good.
 Java writers (Spark, Flink) leave checksums by default; PyArrow and DuckDB do not, and such files are told apart by
@@ -41,7 +41,8 @@ class Chunk:
 
 
 def chunks_of(cursor: duckdb.DuckDBPyConnection, path: str) -> tuple[Chunk, ...]:
-    """Read a file's footer. By DuckDB: PyArrow's accessors end the process on a garbled one (trap T31).
+    """Read a file's footer. By DuckDB: PyArrow's accessors end the process on a garbled one (trap T31: a garbled footer
+    ends the process).
 
     Errors: duckdb.Error.
     """

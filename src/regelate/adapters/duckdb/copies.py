@@ -1,7 +1,8 @@
 """Remote inputs of a rewrite, fetched whole and ahead: many small files cost one request each, side by side.
 
 A scan of remote files asks for footers and columns one after the other, so it waits where it could read. A copy may
-stand in for a file only where no position delete names it, for those match by path (trap T19).
+stand in for a file only where no position delete names it, for those match by path (trap T19: position deletes match
+paths as text).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Counts the rows that a group's deletes remove, independently of the scan that produces the outputs (law 7).
+"""Counts the rows that a group's deletes remove, independently of the scan that produces the outputs (law 7: rows are
+conserved).
 
 The scan applies deletes inside DuckDB's Iceberg reader; this count reads the delete files as plain Parquet and joins
 them to the inputs itself, so a view that lost a delete file cannot agree with it by accident.
@@ -64,7 +65,7 @@ def _matches(
 ) -> str:
     """Select the rows that the delete files of one key match, in one scan of the inputs.
 
-    A join, not an EXISTS: a correlated subquery would take -0.0 and 0.0 for one key (trap T24).
+    A join, not an EXISTS: a correlated subquery would take -0.0 and 0.0 for one key (trap T24: the sign of zero).
     """
     current = {c.field_id: c for c in view.columns}
     if any(field_id not in current for field_id in ids):

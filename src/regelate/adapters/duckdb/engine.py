@@ -37,7 +37,8 @@ from regelate.ports.engine import GroupViews, Progress
 from regelate.ports.files import OutputFiles
 
 SCAN_BYTES_PER_COLUMN = 5 * 1024
-"""What DuckDB holds per file, leaf column and thread of a scan: 3.5 to 4.4 KB measured (trap T13), rounded up."""
+"""What DuckDB holds per file, leaf column and thread of a scan: 3.5 to 4.4 KB measured (trap T13: memory for every
+input file), rounded up."""
 MIN_FILES_PER_SCAN, MAX_FILES_PER_SCAN = 16, DUCKDB_COST.max_files_per_scan
 SCAN_SHARE = 4
 """A quarter of a worker's memory may go to what its scan holds per file; the rest decodes, sorts and encodes."""
@@ -165,7 +166,7 @@ class DuckDBRewriteEngine:
             self._copies.release(group)
 
     def _miscounted(self, rewrite: GroupRewrite) -> Exception | None:
-        """Where rows do not add up, ask the inputs' own footers whether the manifests count them wrongly (row 26)."""
+        """Where rows do not add up, ask the inputs' own footers whether the manifests count them wrongly."""
         result = rewrite.result
         if result.rows_read - result.rows_deleted == result.rows_written:
             return None
@@ -336,7 +337,7 @@ class DuckDBRewriteEngine:
     def count_deleted(self, rewrite: GroupRewrite) -> None:
         limit, here = self._files_per_scan(), self._here(rewrite)
         if any(d.content is DeleteContent.POSITION for t in rewrite.group.tasks for d in t.deletes):
-            here = rewrite.group  # counted under the paths that they name, wherever the rows were read (trap T19)
+            here = rewrite.group  # counted under the paths that they name, wherever the rows were read
         batches = [replace(here, tasks=here.tasks[low : low + limit]) for low in range(0, len(here.tasks), limit)]
         # a row is counted with its own file, so batches add up
         rewrite.rows_deleted = sum(count_deleted_rows(self._cursor(), self._views, batch) for batch in batches)

@@ -1,4 +1,5 @@
-"""Fingerprints of rows (law 7): an order-independent, exact sum of one hash per row, of what was read and written.
+"""Fingerprints of rows (law 7: rows are conserved): an order-independent, exact sum of one hash per row, of what was
+read and written.
 
 Both sides go through one SQL expression, so they are one function of a row; the readers differ: DuckDB's Iceberg scan
 of the group view on one side, PyArrow's Parquet reader on the other. Both stream, so memory does not grow with rows.

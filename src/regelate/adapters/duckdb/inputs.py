@@ -1,4 +1,4 @@
-"""Looks at the files of a group before they are read: what is not what the manifests say is refused by name (row 25).
+"""Looks at the files of a group before they are read: what is not what the manifests say is refused by name.
 
 Files on this machine only, where a look costs microseconds. Of a remote file DuckDB takes the manifest's word for its
 size, so it does not find the footer of a file that is longer or shorter.

@@ -30,7 +30,8 @@ WRITER_BYTES = 128 * 1024 * 1024
 
 
 class DuckDBKeyRewriter:
-    """Implements KeyRewriter. Keys compare null-safe; one view per partition (trap T2) and per 500 files (trap T13).
+    """Implements KeyRewriter. Keys compare null-safe; one view per partition (trap T2: deletes reach other partitions)
+    and per 500 files (trap T13: memory for every input file).
 
     Errors: InvariantViolated ROWS_NOT_CONSERVED when what is left is not the visible rows minus the matched ones; the
     reading faults. Outputs of a failed call are deleted.

@@ -1,4 +1,4 @@
-"""Whether rows are too wide for this machine, from the footers of the inputs and before a value is read (row 56).
+"""Whether rows are too wide for this machine, from the footers of the inputs and before a value is read.
 
 Measured at 128 MB: a row group of 3 million rows of 48 bytes is no trouble, for DuckDB reads it bit by bit; 160 rows of
 2 MB, 800 of 400 KB and 8,000 of 40 KB end in OUT_OF_MEMORY, because the smallest row group to write holds them all.

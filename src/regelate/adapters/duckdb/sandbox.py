@@ -1,6 +1,6 @@
 """The walls around a query: what SQL may say, what the engine may open, how long it may run.
 
-Trap T15 (holes in a locked session); rows 20 to 22 of the fault catalogue: more than a SELECT, no end, a wrong query.
+Trap T15: holes in a locked session; rows 20 to 22 of the fault catalogue: more than a SELECT, no end, a wrong query.
 
 Three walls, because none holds alone. The guard reads the parsed statement: one SELECT over the table, by functions
 that name no file and no setting. The locked session opens exactly the files of the view. The deadline interrupts.

@@ -22,7 +22,8 @@ _CHECKED: set[str] = set()
 
 @lru_cache(maxsize=8)
 def extension_path(name: str) -> Path:
-    """Return the file of an extension that ships as a wheel locked to this DuckDB version (trap T1)."""
+    """Return the file of an extension that ships as a wheel locked to this DuckDB version (trap T1: no reader in the
+    wheel)."""
     spec = importlib.util.find_spec(f"duckdb_extension_{name}")
     if spec is None or not spec.submodule_search_locations:
         raise Unavailable("ENGINE_UNAVAILABLE", f"the wheel duckdb-extension-{name} is not installed", retryable=False)
@@ -44,7 +45,8 @@ def open_session(
 
     `store` is the one that it may read, by a secret; it needs the extension httpfs.
 
-    The external file cache is off: it is keyed by path and would show an old view to a new one (trap T17).
+    The external file cache is off: it is keyed by path and would show an old view to a new one (trap T17: views are
+    cached by path).
     """
     spill = folder / "spill"
     spill.mkdir(parents=True, exist_ok=True)
@@ -84,7 +86,7 @@ def _connect(extensions: tuple[str, ...]) -> duckdb.DuckDBPyConnection:
 
 
 def exhausted(error: Exception) -> ResourceExhausted | None:
-    """Name the resource that ran out, when that is what a DuckDB error says (rows 54 and 55)."""
+    """Name the resource that ran out, when that is what a DuckDB error says."""
     text = str(error)
     if isinstance(error, duckdb.OutOfMemoryException):
         if "temp_directory" in text or ("temporary" in text.lower() and "size" in text.lower()):

@@ -69,8 +69,8 @@ def view_column(column: Column, view: GroupView) -> str:
     """Return a top-level column of the scanned view `s`.
 
     A comparison with a plain column goes down into the scan, where its constant is cast to the type that a file has:
-    0.1 to a FLOAT for a file from before a promotion to double (trap T38). An expression is compared above the scan;
-    this one keeps every bit of a float.
+    0.1 to a FLOAT for a file from before a promotion to double (trap T38: constants are cast to the file's type). An
+    expression is compared above the scan; this one keeps every bit of a float.
     """
     name = f"s.{identifier(name_in_view(column.field_id))}"
     return f"CASE WHEN {name} IS NOT NULL THEN {name} END" if column.field_id in view.promoted else name
@@ -80,8 +80,8 @@ def source(view: GroupView) -> str:
     """Return the FROM clause of a view's live rows, as `s`.
 
     The scan applies position deletes; equality deletes are anti-joins here, because DuckDB's own drop every row with a
-    null in a key column (trap T22). Null equals null, and a delete reaches only data files with a lower sequence
-    number.
+    null in a key column (trap T22: nulls under equality deletes). Null equals null, and a delete reaches only data
+    files with a lower sequence number.
     """
     text = f"{scans(view)} AS s"
     oldest = min((n for d in view.key_deletes for n in d.sequence_numbers.values()), default=None)
@@ -144,8 +144,8 @@ def _term(field: SortField, expression: str) -> str:
 def _sort_keys(name: str, columns: Sequence[Column]) -> tuple[str, ...]:
     """Return what to sort by for one field.
 
-    DuckDB makes 0.0 of a -0.0 in the very columns that it sorts by (trap T24), so floats are sorted by expressions over
-    them: the value, then -0.0 before 0.0 as Iceberg orders them.
+    DuckDB makes 0.0 of a -0.0 in the very columns that it sorts by (trap T24: the sign of zero), so floats are sorted
+    by expressions over them: the value, then -0.0 before 0.0 as Iceberg orders them.
     """
     for column in columns:
         found = _path(name, column, identifier(name_in_view(column.field_id)))

@@ -22,8 +22,9 @@ def write_rows(
 ) -> int:
     """Write one file and return its number of rows.
 
-    DuckDB's COPY is about twice as fast as PyArrow, but its dictionaries take -0.0 and 0.0 for one value (trap T24).
-    The COPY therefore stops at the first -0.0, and such a file is written by PyArrow, like one with `fixed` columns.
+    DuckDB's COPY is about twice as fast as PyArrow, but its dictionaries take -0.0 and 0.0 for one value (trap T24: the
+    sign of zero). The COPY therefore stops at the first -0.0, and such a file is written by PyArrow, like one with
+    `fixed` columns.
     """
     if not needs_arrow(columns):
         guarded = sql.without_negative_zeros(select, columns)

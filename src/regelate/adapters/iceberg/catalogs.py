@@ -1,7 +1,7 @@
 """Opens catalogs by PyIceberg's own properties and tables by their idents; each gives up waiting after a while.
 
-PyIceberg's REST session has no timeout and its AWS clients wait for a minute (trap T46: a silent server), so catalogs
-with limits stand in its table of catalog types; its configuration files and variables are read as ever.
+PyIceberg's REST session has no timeout and its AWS clients wait for a minute (trap T46: a server that never answers),
+so catalogs with limits stand in its table of catalog types; its configuration files and variables are read as ever.
 """
 
 from __future__ import annotations

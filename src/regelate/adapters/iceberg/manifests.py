@@ -132,7 +132,8 @@ class ManifestReader:
                 self._unreadable.put(path, equality > 0 and has_long_equality_ids(avro), VALUE_BYTES + len(path))
 
     def unreadable_in_java(self, io: FileIO, manifests: Iterable[ManifestFile]) -> tuple[str, ...]:
-        """Return the paths of delete manifests on which Iceberg's Java readers fail (trap T33).
+        """Return the paths of delete manifests on which Iceberg's Java readers fail (trap T33: manifests that Java
+        cannot read).
 
         Whatever was read before is known; only the others are read.
         """
@@ -209,7 +210,8 @@ def _opened(data: bytes, kind: str) -> tuple[str, Iterator[Any]]:
 
 def _records(data: bytes, decoder: BinaryDecoder, header: AvroFileHeader, kind: str) -> Iterator[Any]:
     reader = _reader(header.meta[_SCHEMA_KEY], kind)
-    # PyIceberg's fast decoder reads a double at float precision: partition 0.1 would become 0.10000000149 (trap T23).
+    # PyIceberg's fast decoder reads a double at float precision: partition 0.1 would become 0.10000000149 (trap T23:
+    # doubles read as floats).
     open_decoder = StreamingBinaryDecoder if '"double"' in header.meta[_SCHEMA_KEY] else new_decoder
     codec = KNOWN_CODECS[header.meta.get(AVRO_CODEC_KEY, "null")]  # type: ignore[index]
     end = len(data)
@@ -249,7 +251,7 @@ def _reader(schema_text: str, kind: str) -> Reader:
 class _corrupt_as_error:  # noqa: N801 - reads as a statement
     """Turn a failure to read metadata into METADATA_CORRUPT, with the path and without a stack trace.
 
-    But a storage that does not answer says nothing about the file (row 35): whoever may do without a file that is gone
+    But a storage that does not answer says nothing about the file: whoever may do without a file that is gone
     must not do without one that is only out of reach.
     """
 

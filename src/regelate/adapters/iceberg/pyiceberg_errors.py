@@ -167,7 +167,7 @@ def _is_no_answer(error: BaseException) -> bool:
 
 
 def _newer(error: BaseException) -> str | None:
-    """Name what metadata holds that this program is too old for (row 33); None where the metadata is damaged."""
+    """Name what metadata holds that this program is too old for; None where the metadata is damaged."""
     cause = error.__cause__ if isinstance(error, native.ValidationError) else error
     for fault in cause.errors(include_url=False) if isinstance(cause, pydantic.ValidationError) else ():
         tag, where, given = str(fault.get("ctx", {}).get("tag", "")), fault["loc"], fault["input"]

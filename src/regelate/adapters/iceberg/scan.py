@@ -1,7 +1,8 @@
 """Which files a query reads: one snapshot, manifests streamed, files pruned by partition and bounds, deletes joined.
 
 The tasks come back grouped for views: one view per spec for files that no partition's equality delete touches, and one
-per partition for the others, because a view's deletes apply to all of its files (trap T2).
+per partition for the others, because a view's deletes apply to all of its files (trap T2: deletes reach other
+partitions).
 """
 
 from __future__ import annotations

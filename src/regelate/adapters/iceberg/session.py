@@ -76,8 +76,8 @@ class TableSession:
     def run(self) -> Iterator[TableSession]:
         """Close the ledger at the end of an operation that knows what became of its files.
 
-        It knows when it answers, and when it raises an error of ours that does not keep files (law 8). After anything
-        else, an interruption or a bug, the entries stay for a sweep.
+        It knows when it answers, and when it raises an error of ours that does not keep files (law 8: clean up only
+        what did not land). After anything else, an interruption or a bug, the entries stay for a sweep.
         """
         try:
             yield self

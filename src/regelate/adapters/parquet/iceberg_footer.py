@@ -1,7 +1,7 @@
 """Gives a Parquet file the footer that Iceberg's own writer would have given it; pages and statistics stay.
 
 Readers trust annotations more than they need to: Iceberg's vectorized reader takes an int column with DuckDB's
-`INT_32` for an int for ever, and fails on it once the table's column is a long (trap T35).
+`INT_32` for an int for ever, and fails on it once the table's column is a long (trap T35: `INT_32` after a promotion).
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ class PartitionHealth:
 class HealthAssessment:
     """The state of one table: `score` 0 to 100, counts over all live files, the worst partitions first.
 
-    `unreadable_manifests` are paths of delete manifests that Iceberg's Java readers fail on (trap T33).
+    `unreadable_manifests` are paths of delete manifests that Iceberg's Java readers fail on (trap T33: manifests that
+    Java cannot read).
     """
 
     score: float

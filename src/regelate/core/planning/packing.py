@@ -24,7 +24,8 @@ CUT_ERROR = 0.2
 MAX_OVER_CAP = 200
 """A group of tiny files may hold so many times the file cap, when that spares it from leaving a small file behind.
 
-The cap bounds what one scan binds (trap T13); the engine reads a larger group in several scans, so memory is bounded.
+The cap bounds what one scan binds (trap T13: memory for every input file); the engine reads a larger group in several
+scans, so memory is bounded.
 """
 
 

@@ -37,7 +37,7 @@ class JobOrder(StrEnum):
 
 
 class Verify(StrEnum):
-    """How a rewrite is proven before its commit (law 7)."""
+    """How a rewrite is proven before its commit (law 7: rows are conserved)."""
 
     FAST = "fast"
     """Rows, null counts and bounds against the metadata."""

@@ -19,9 +19,9 @@ class SnapshotChange:
     must be live there, in exactly `removed_entries` manifest entries; `base_manifests` are the manifests known at
     planning to hold none of them, which need no second look.
 
-    `data_sequence_number` is set for rewrites (law 4): the added files then carry it; None inherits the new one.
-    `restored` comes back in the same commit, which may be sent for `send_within_ms` after its head was loaded: later
-    what it brings back may be gone.
+    `data_sequence_number` is set for rewrites (law 4: the old sequence number stays): the added files then carry it;
+    None inherits the new one. `restored` comes back in the same commit, which may be sent for `send_within_ms` after
+    its head was loaded: later what it brings back may be gone.
     """
 
     operation: str
@@ -40,7 +40,7 @@ class SnapshotChange:
 
     def __post_init__(self) -> None:
         if self.operation == "replace" and self.added and not self.removed:
-            raise ValueError(f"a replace that adds {len(self.added)} files and removes none would add rows (law 2)")
+            raise ValueError(f"a replace that adds {len(self.added)} files and removes none would add rows")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

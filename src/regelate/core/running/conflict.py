@@ -1,8 +1,8 @@
 """What others did since the planning snapshot, and which groups of ours still stand.
 
 The judgement compares LIVE FILE SETS: planned inputs still live, no new delete for them, the deletes we applied still
-there. It needs no history, so it holds where a catalog shows only the head (trap T16); history is only asked whether
-the planning snapshot is still an ancestor.
+there. It needs no history, so it holds where a catalog shows only the head (trap T16: only the head is shown); history
+is only asked whether the planning snapshot is still an ancestor.
 """
 
 from __future__ import annotations
@@ -142,7 +142,8 @@ def _spoiled(group: FileGroup, window: CommitWindow) -> tuple[DropCode, str] | N
 
 
 def _hits(delete: DeleteFile, path: str, window: CommitWindow) -> bool:
-    """A younger equality delete still applies to the outputs, which keep the planning sequence number (law 4).
+    """A younger equality delete still applies to the outputs, which keep the planning sequence number (law 4: the old
+    sequence number stays).
 
     One that was re-written under an old sequence number would miss them, so it spoils the group.
     """

@@ -30,9 +30,10 @@ class GroupView:
     """A tiny table on local disk that names exactly some files, for `iceberg_scan`: several of them, where the columns
     of files are found by several name mappings.
 
-    Its columns are called `name_in_view`. Position deletes are part of it; equality deletes are not (trap T22): whoever
-    reads it applies `key_deletes` to the data files with lower `sequence_numbers` (by data file path). A file may hold
-    the columns `promoted` (field ids) in another type: no comparison with them may go down into the scan (trap T38).
+    Its columns are called `name_in_view`. Position deletes are part of it; equality deletes are not (trap T22: nulls
+    under equality deletes): whoever reads it applies `key_deletes` to the data files with lower `sequence_numbers` (by
+    data file path). A file may hold the columns `promoted` (field ids) in another type: no comparison with them may go
+    down into the scan (trap T38: constants are cast to the file's type).
     """
 
     metadata_paths: tuple[str, ...]

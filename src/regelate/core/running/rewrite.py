@@ -1,4 +1,4 @@
-"""What a rewrite returned, and the proof that it lost and doubled nothing (law 7)."""
+"""What a rewrite returned, and the proof that it lost and doubled nothing (law 7: rows are conserved)."""
 
 from __future__ import annotations
 

@@ -64,7 +64,8 @@ def dangling_after(
     output_sequence_number: int,
     output_partitions: Iterable[Partition],
 ) -> frozenset[str]:
-    """Return paths of delete files that apply to no live data file once the given tasks are gone (law 6).
+    """Return paths of delete files that apply to no live data file once the given tasks are gone (law 6: delete files
+    leave last).
 
     The outputs count as live: an equality delete younger than their sequence number still applies to them. `references`
     are the counts over ALL live files at the planning snapshot; files that others add later carry higher sequence

@@ -28,8 +28,8 @@ class Head:
         """Say whether the commit that came right after `base` is listed, or none came: nothing else made on it landed.
 
         From format 2 on each snapshot takes the next sequence number. In a v1 table the history must lead back to the
-        base. A snapshot without a parent proves nothing: expiry cuts parents, and some catalogs never show them (T16).
-        So nothing leads back to a table that was empty.
+        base. A snapshot without a parent proves nothing: expiry cuts parents, and some catalogs never show them (trap
+        T16: only the head is shown). So nothing leads back to a table that was empty.
         """
         if base.format_version > 1:
             number = base.sequence_number
@@ -46,7 +46,8 @@ class Head:
         """Find the snapshot that this run committed, if main still holds it.
 
         One that a rollback took out of main's history is listed until it expires, and counts no more. Where that
-        history is cut, by an expiry or by a catalog that shows no parents (T16), a snapshot from before the cut counts.
+        history is cut, by an expiry or by a catalog that shows no parents (trap T16: only the head is shown), a
+        snapshot from before the cut counts.
         """
         return self._held([s for s in self.snapshots if s.run_id == run_id])
 

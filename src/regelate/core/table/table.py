@@ -65,7 +65,8 @@ class DeleteContent(StrEnum):
 class DeleteFile:
     """A live delete file. `referenced_lower` / `referenced_upper`: range of data file paths a position delete names.
 
-    `is_global`: an equality delete written under an unpartitioned spec applies to files of every spec (trap T18).
+    `is_global`: an equality delete written under an unpartitioned spec applies to files of every spec (trap T18:
+    sequence numbers that v1 lacks).
     """
 
     path: str
@@ -216,7 +217,7 @@ class TableSnapshot:
     """(upper edge in bytes, live data files below it and at or above the edge before), all live data files."""
     manifest_paths: frozenset[str] = frozenset()
     unreadable_manifests: tuple[str, ...] = ()
-    """Delete manifests that Iceberg's Java readers fail on (trap T33)."""
+    """Delete manifests that Iceberg's Java readers fail on (trap T33: manifests that Java cannot read)."""
     delete_references: Mapping[str, int] = field(default_factory=dict)
     delete_files: tuple[DeleteFile, ...] = ()
     snapshots: tuple[SnapshotEntry, ...] = ()

@@ -1,4 +1,5 @@
-"""What the ledger of a table says about runs that never ended (law 9), and what a sweep may do about it."""
+"""What the ledger of a table says about runs that never ended (law 9: names before files), and what a sweep may do
+about it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Edge = tuple[int, object]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestSummary:
     """What a manifest list says of one manifest. `lower` and `upper`: values of the first partition field, None where
-    the spec has none. `unreadable`: Java fails on it (trap T33), though we do not."""
+    the spec has none. `unreadable`: Java fails on it (trap T33: manifests that Java cannot read), though we do not."""
 
     path: str
     holds_deletes: bool

@@ -1,7 +1,7 @@
 """Bodies of HTTP requests: read off a socket up to a limit, and parsed strictly.
 
 What `json.loads` lets through is refused before anything else looks at it: it takes NaN, turns 1e400 into infinity and
-keeps the last of duplicate keys (trap T21: a parser that is too kind). Rows 1, 2, 3 and 5 of the fault catalogue: no
+keeps the last of duplicate keys (trap T21: lenient JSON). Rows 1, 2, 3 and 5 of the fault catalogue: no
 JSON, no object, too large, values that no column holds. A direct invoke arrives parsed.
 """
 

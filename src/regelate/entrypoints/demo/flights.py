@@ -108,7 +108,8 @@ def _lower_half(digest: bytes) -> int:
 
 
 def _texts() -> str:
-    """`sum(md5_number())` would silently become a DOUBLE (law 7): half of the hash, summed as HUGEINT, stays exact."""
+    """`sum(md5_number())` would silently become a DOUBLE (law 7: rows are conserved): half of the hash, summed as
+    HUGEINT, stays exact."""
     columns = (f"epoch_us({name})" if name == TIME else name for name in TYPES)
     return ", ".join(f"coalesce({column}::VARCHAR, chr({ord(_NULL)}))" for column in columns)
 

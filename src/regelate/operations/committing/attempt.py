@@ -1,7 +1,8 @@
 """The one attempt loop: every commit of this service goes through it.
 
 Refresh, look for our own snapshot, judge, try; a lost attempt is tried again on the new head, an unknown or refused
-one is looked up first (law 8). PyIceberg's own loops are not used: see traps T6, T7 and T10 in docs/traps.md.
+one is looked up first (law 8: clean up only what did not land). PyIceberg's own loops are not used: see docs/traps.md,
+T6: new deletes are looked for from the head, T7: a landed commit is cleaned up, and T10: an append fails an overwrite.
 """
 
 from __future__ import annotations

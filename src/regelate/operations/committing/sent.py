@@ -1,4 +1,5 @@
-"""The attempts that a loop has sent and not seen land, and what a later head says of them (law 8)."""
+"""The attempts that a loop has sent and not seen land, and what a later head says of them (law 8: clean up only what
+did not land)."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class SentAttempt:
     @property
     def is_in_doubt(self) -> bool:
         """Whether a sending of it may still be under way while its base is the head: nobody answered, another one was
-        turned away at the door, or met a conflict that the head does not show, with the first perhaps (trap T39).
+        turned away at the door, or met a conflict that the head does not show, with the first perhaps (trap T39: a
+        refused commit that landed).
 
         A request that was refused for what it says is refused whenever it comes.
         """
@@ -71,7 +73,7 @@ class SentAttempt:
         """Whether it can never land once its base is not the head any more, though a rollback makes it the head again.
 
         Its sequence number is taken then, or its metadata file is not the table's. Format 1 has no numbers, and a first
-        snapshot may have any (Iceberg's `TableMetadata.Builder.addSnapshot`, trap T47).
+        snapshot may have any (Iceberg's `TableMetadata.Builder.addSnapshot`, trap T47: an overtaken commit fits again).
         """
         numbered = self.head.format_version > 1 and self.head.snapshot_id is not None
         return isinstance(self.change, ExpiryChange) or numbered or self.head.swaps_metadata
@@ -154,14 +156,15 @@ class Sent:
                 return sent
         for sent in self.attempts:
             if isinstance(sent.change, ExpiryChange):
-                if _expired(head, sent.change):  # also after a conflict, which may be about our own commit (trap T7)
+                if _expired(head, sent.change):  # also after a conflict, which may be about our own commit
                     return sent
             elif self._hidden(head, sent.change, sent):
                 return sent
         return None
 
     def _hidden(self, head: Head, change: SnapshotChange, sent: SentAttempt) -> bool:
-        """Say whether a change is in the table though its snapshot is not listed: expired since, or never shown (T16).
+        """Say whether a change is in the table though its snapshot is not listed: expired since, or never shown (trap
+        T16: only the head is shown).
 
         A sequence number is given once: where another snapshot has the one that would have been ours, we are not in the
         table. Where it is not listed, manifests may still tell who bears it, and who added our files; without either
@@ -192,7 +195,8 @@ class Sent:
             raise self.unknown(cause) from cause
 
     def check_refused(self, head: Head) -> None:
-        """Answer a refusal by its name once a look has shown that nothing landed (trap T39).
+        """Answer a refusal by its name once a look has shown that nothing landed (trap T39: a refused commit that
+        landed).
 
         One of the request is final on the metadata that it was about; where others have changed that, it is decided
         anew. Who was turned away for other reasons will be again. Should another sending of that commit, or of one
@@ -238,10 +242,10 @@ class Sent:
     def look(self) -> Head:
         """Refresh after an attempt. Where that fails, even a no that the catalog reported proves nothing.
 
-        A client that sends again after a lost reply is told of a conflict with its own commit (trap T7). Only a table
-        that is gone, after attempts that were all answered with a no, is what it seems; one of unknown outcome may have
-        been renamed since. So may one that was refused: its files stay. One look that finds no table proves nothing
-        either, for a gateway may say so: all of them have to.
+        A client that sends again after a lost reply is told of a conflict with its own commit (trap T7: a landed commit
+        is cleaned up). Only a table that is gone, after attempts that were all answered with a no, is what it seems;
+        one of unknown outcome may have been renamed since. So may one that was refused: its files stay. One look that
+        finds no table proves nothing either, for a gateway may say so: all of them have to.
         """
         cause: Exception | None = None
         is_gone = True

@@ -56,7 +56,7 @@ def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progre
 
     Errors: Conflict PLAN_CHANGED, COMMIT_CONFLICT, TABLE_REPLACED, BASE_NOT_ANCESTOR, BASE_EXPIRED; CommitStateUnknown;
     the fault of the rewrite when it spoiled every group. Whenever the commit is known not to have landed, every
-    output of this run is deleted before the error leaves (law 8).
+    output of this run is deleted before the error leaves (law 8: clean up only what did not land).
     """
     watch = Stopwatch(tools.clock)
     head = tools.committer.head()

@@ -27,8 +27,9 @@ def rewrite_groups(
     """Return the results, and the groups that failed with their errors; nothing is left of those.
 
     A group that ran out of memory or of local disk is cut in half by its files, and the halves are rewritten one after
-    the other, each alone: once, and only where there is more than one file (rows 54 and 55). The halves are numbered
-    from `first_free_index` on, by default after the groups that are given.
+    the other, each alone: once, and only where there is more than one file (rows 54 and 55 of the fault catalogue: the
+    disk is full, DuckDB runs out of memory). The halves are numbered from `first_free_index` on, by default after the
+    groups that are given.
     """
     found, spoiled = engine.rewrite(groups, policy, progress=progress)
     results, failed = list(found), [(group, as_error(error)) for group, error in spoiled]

@@ -1,7 +1,8 @@
 """One part of a job, run by a worker that holds the table's lease.
 
 A message says which part of which job; the record says what is true. So a message may come twice, late or out of order:
-what it asks for is done already, or is done now, and each part lands in the table once (row 40).
+what it asks for is done already, or is done now, and each part lands in the table once (row 40 of the fault catalogue:
+one event on two processes at once).
 """
 
 from __future__ import annotations

@@ -100,7 +100,8 @@ class DanglingRemoved:
 def remove_dangling_deletes(
     committer: Committer, clock: Clock, *, run_id: str, dry_run: bool = False
 ) -> DanglingRemoved:
-    """Drop the delete files that apply to no live data file, in one `replace` snapshot that changes no row (law 6).
+    """Drop the delete files that apply to no live data file, in one `replace` snapshot that changes no row (law 6:
+    delete files leave last).
 
     Rules: Iceberg's `RemoveDanglingDeletesSparkAction` (1.10) goes by the least sequence number of each partition; this
     goes by every data file, so what it drops includes that. Errors: Conflict COMMIT_CONFLICT.

@@ -71,7 +71,7 @@ def expire_snapshots(tools: ExpiryTools, policy: RetentionPolicy, *, dry_run: bo
 
     Errors: NotAllowed GC_DISABLED, also when another table of the catalog shares the files; Conflict COMMIT_CONFLICT,
     REFS_CHANGED. Files are listed only after every ref was seen unharmed in the metadata that the commit left behind
-    (trap T8), and deleted only by `finish_expiry`.
+    (trap T8: an expiry takes new refs with it), and deleted only by `finish_expiry`.
     """
     head = tools.committer.head()
     tools.reclaimer.check_allowed()
@@ -190,8 +190,9 @@ def _committed(
 def _drop_unless_landed(heads: HeadReader, reclaimer: Reclaimer, undo_id: str, snapshot_ids: Set[int]) -> None:
     """Drop the list of an expiry that lost, unless some of its snapshots are gone: it may have landed all the same.
 
-    A request that a proxy sent again is answered with a conflict with itself (trap T7), and an expiry has no snapshot
-    to be found by. A list that names what another expiry took does no harm: the second phase goes by reachability.
+    A request that a proxy sent again is answered with a conflict with itself (trap T7: a landed commit is cleaned up),
+    and an expiry has no snapshot to be found by. A list that names what another expiry took does no harm: the second
+    phase goes by reachability.
     """
     try:
         listed = {s.snapshot_id for s in heads.head().snapshots}

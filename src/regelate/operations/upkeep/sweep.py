@@ -1,4 +1,5 @@
-"""SWEEP, table by table: what dead runs left goes (law 9), and what expiry left when its grace is over (law 10)."""
+"""SWEEP, table by table: what dead runs left goes (law 9: names before files), and what expiry left when its grace is
+over (law 10: deleted after a grace, by reachability)."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Neighbours:
         return self._survey()
 
     def check_no_clone(self, table: Table, spend: Callable[[int], None] = lambda tables: None) -> tuple[str, ...]:
-        """Refuse when another table has this table's UUID or location: it reads the same files (row 52). Return the
+        """Refuse when another table has this table's UUID or location: it reads the same files. Return the
         folders of all others.
 
         A table whose metadata is damaged or kept from us is passed over: what goes is named in this table's own

@@ -4,7 +4,7 @@ What expired snapshots leave behind is found in two steps. `left_by` asks the sn
 kept: in a history where no file comes back once it was removed, what they reached and a kept snapshot does too is
 reached by the kept one right before or right after them. That is no proof (a rollback, a cherry-pick, a file added
 again), so its answer may name too much, and never decides a deletion. `unreached` does: it asks every snapshot of the
-metadata, so every ref (law 10).
+metadata, so every ref (law 10: deleted after a grace, by reachability).
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class SnapshotReclaimer:
         return found | self._reach.needed(snapshots, (path for path in paths if path not in found))
 
     def delete(self, files: Sequence[StoredFile]) -> tuple[StoredFile, ...]:
-        """Delete files and return those that were there. What lies in another table's folder is spared (row 52)."""
+        """Delete files and return those that were there. What lies in another table's folder is spared."""
         if self._folders_of_others is None:
             self.check_unshared()
         mine, theirs = folders_of(self._seen().metadata), self._folders_of_others or ()

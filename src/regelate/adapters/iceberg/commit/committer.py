@@ -55,7 +55,7 @@ class _Made:
 
 class IcebergCommitter:
     """Implements Committer for one table. Calls the catalog itself: PyIceberg's own retry loop may delete the manifests
-    of a commit that landed (trap T7).
+    of a commit that landed (trap T7: a landed commit is cleaned up).
 
     `try_commit` answers LANDED; LOST when the catalog says that a requirement failed or another commit was first;
     UNDONE when a database that was asked once says so; CommitRefused when it says no to the request; UNKNOWN for
@@ -146,7 +146,8 @@ class IcebergCommitter:
         return self._reader.bearer(self._table.io, head.manifest_list, sequence_number) if head is not None else None
 
     def lost_refs(self, change: ExpiryChange, made_on: str) -> tuple[str, ...] | None:
-        """Return refs that a landed expiry took with it although they were made after it was decided (trap T8).
+        """Return refs that a landed expiry took with it although they were made after it was decided (trap T8: an
+        expiry takes new refs with it).
 
         `made_on`: the metadata that it was decided on. A catalog that validates here refuses such a commit. A REST
         server does not, but the metadata log names what the commit was applied to: of its answer, or where that was
@@ -220,7 +221,7 @@ class IcebergCommitter:
         )
 
     def _referenced(self, deletes: Iterable[DeleteFile]) -> dict[str, frozenset[str]]:
-        """Read which data files these deletes name; one that cannot be read may name any (row 28)."""
+        """Read which data files these deletes name; one that cannot be read may name any."""
         found: dict[str, frozenset[str]] = {}
         for delete in deletes:
             try:
@@ -278,7 +279,7 @@ class IcebergCommitter:
             return Outcome.UNDONE if commits_of(self._catalog) is Commits.TRANSACTION else Outcome.LOST
         except Exception as error:  # noqa: BLE001  a timeout, a dropped connection: it may have landed
             refused = refusal(error)
-            if refused is not None:  # which may be about a second sending of a commit that has landed (trap T39)
+            if refused is not None:  # which may be about a second sending of a commit that has landed
                 log.info("attempt refused: %s", refused)
                 self._lost.append(made)
                 return CommitRefused(error=refused)
@@ -308,10 +309,12 @@ class IcebergCommitter:
             )
 
     def forget_lost(self, landed: int | None = None) -> None:
-        """Delete the metadata files of attempts that are known not to have landed (law 8).
+        """Delete the metadata files of attempts that are known not to have landed (law 8: clean up only what did not
+        land).
 
-        `landed`: the snapshot that was found in the table although its attempt was answered with a no (T7, T39).
-        An expiry has no snapshot to be found by: what the table last seen is made of stays in any case.
+        `landed`: the snapshot that was found in the table although its attempt was answered with a no (T7: a landed
+        commit is cleaned up, T39: a refused commit that landed). An expiry has no snapshot to be found by: what the
+        table last seen is made of stays in any case.
         """
         lost, self._lost = self._lost, []
         live = {self._table.metadata_location, *(e.metadata_file for e in self._table.metadata.metadata_log)}

@@ -39,7 +39,8 @@ UNDO_TAG = "undo-"
 
 
 class AssertNoOtherRefs(ValidatableTableRequirement):
-    """No tag or branch was made meanwhile: removing a snapshot would silently take such a ref with it (trap T8).
+    """No tag or branch was made meanwhile: removing a snapshot would silently take such a ref with it (trap T8: an
+    expiry takes new refs with it).
 
     Checked by catalogs that validate in this process (SQL, Glue); a REST server only knows the requirements per ref.
     """

@@ -42,7 +42,7 @@ class _Field:
     @property
     def is_ordered_two_ways(self) -> bool:
         """Whether readers disagree on the least of the values: Java (1.10) compares the halves of uuids as signed
-        numbers, others compare bytes (trap T34)."""
+        numbers, others compare bytes (trap T34: two orders of uuids)."""
         return len(self._signs) > 1
 
     def add(self, value: Any) -> None:

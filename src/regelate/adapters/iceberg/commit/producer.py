@@ -1,9 +1,10 @@
 """Makes one snapshot out of a head and a change: manifests, manifest list, summary, updates and requirements.
 
-One producer for append, overwrite, delete and replace. It owns what PyIceberg's private producer cannot do (traps T6,
-T7,
-T10, T11): operation `replace`, an explicit data sequence number for added files (law 4), delete files dropped in the
-same commit (law 6), and manifests without any of the removed files carried over untouched.
+One producer for append, overwrite, delete and replace. It owns what PyIceberg's private producer cannot do (traps T6:
+new deletes are looked for from the head, T7: a landed commit is cleaned up, T10: an append fails an overwrite, T11: no
+`replace`, no v3, no old numbers): operation `replace`, an explicit data sequence number for added files (law 4: the old
+sequence number stays), delete files dropped in the same commit (law 6: delete files leave last), and manifests without
+any of the removed files carried over untouched.
 """
 
 from __future__ import annotations
@@ -142,10 +143,10 @@ class SnapshotProducer:
         )
 
     def _next_ms(self, head: Snapshot | None) -> int:
-        """Return a time after everything that the table has seen, whatever this machine's clock says (row 65).
+        """Return a time after everything that the table has seen, whatever this machine's clock says.
 
         Equal would not do: PyIceberg then takes the clock's time for the metadata's own, and Java refuses to load
-        metadata that is a minute older than its last snapshot (trap T30).
+        metadata that is a minute older than its last snapshot (trap T30: metadata older than its snapshot).
         """
         return max(int(time.time() * 1000), head.timestamp_ms if head else 0, self._metadata.last_updated_ms + 1)
 

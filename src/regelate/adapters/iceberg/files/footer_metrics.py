@@ -35,7 +35,8 @@ class FooterMetrics:
 class MetricsPlan:
     """What the table's properties ask for, column by column. Files hold the leaves of the schema in its order.
 
-    PyIceberg collects whole bounds; they are cut here, because its own cut makes surrogates of U+D7FF (trap T44).
+    PyIceberg collects whole bounds; they are cut here, because its own cut makes surrogates of U+D7FF (trap T44: bounds
+    cut into surrogates).
     """
 
     def __init__(self, schema: Schema, properties: Mapping[str, str]) -> None:
@@ -77,7 +78,8 @@ class MetricsPlan:
 class _Footer:
     """A footer, or a part of it, whose times are the whole numbers that are stored.
 
-    PyArrow makes dates and datetimes of Python of them, which end with the year 9999 and begin with 0001 (trap T42).
+    PyArrow makes dates and datetimes of Python of them, which end with the year 9999 and begin with 0001 (trap T42:
+    times outside the years 1 to 9999).
     """
 
     def __init__(self, part: Any, times: frozenset[int], raw: bool = False) -> None:

@@ -2,10 +2,12 @@
 
 The rules are those of Iceberg Java (ReadConf, ParquetSchemaUtil, ApplyNameMapping; 1.10): a file with any field id is
 read by its ids; one without by the table's name mapping; without a mapping too, its top-level columns have the ids
-1, 2, 3, ... by position, whatever they are called (trap T37). What Java reads wrongly or not at all is refused by name.
+1, 2, 3, ... by position, whatever they are called (trap T37: columns without ids are read by position). What Java reads
+wrongly or not at all is refused by name.
 
 DuckDB has one name mapping per table, looks at it without regard to case, and takes no column that comes after one
-without an id (trap T40). So each layout gets a mapping of its own, which names every column of the file.
+without an id (trap T40: reading stops at a column without id). So each layout gets a mapping of its own, which names
+every column of the file.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from regelate.adapters.iceberg.files.parquet_schema import FileColumn, Physical
 from regelate.core.table.schema import Column
 
 UNKNOWN_ID = 1_000_000_000
-"""From here on, ids that no table has: a column that nobody reads must have one too (trap T40)."""
+"""From here on, ids that no table has: a column that nobody reads must have one too (trap T40: reading stops at a
+column without id)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

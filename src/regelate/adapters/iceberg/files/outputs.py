@@ -122,7 +122,7 @@ class TableOutputs:
         )
 
     def _confirm(self, location: str, size: int) -> None:
-        """Look at what was stored: an upload that says it succeeded is not believed (row 34)."""
+        """Look at what was stored: an upload that says it succeeded is not believed."""
         if isinstance(self._io, S3FileIO) and is_s3(location):
             self._io.confirm(location, size)
             return
@@ -138,7 +138,7 @@ class TableOutputs:
         return cast(BinaryIO, self._io.new_input(location).open())
 
     def discard(self, locations: Sequence[str]) -> None:
-        """Delete outputs of this run that no commit names (law 8).
+        """Delete outputs of this run that no commit names (law 8: clean up only what did not land).
 
         What cannot be deleted is logged and left to a sweep: a commit that landed must not look failed for it.
         """

@@ -2,7 +2,7 @@
 
 Format: `FileMetaData` in Thrift's compact protocol (parquet.thrift); its first two fields are the version and the
 schema. By hand: the start of a footer is all that is wanted of thousands of files, and PyArrow ends the process on a
-garbled one (trap T31).
+garbled one (trap T31: a garbled footer ends the process).
 """
 
 from __future__ import annotations

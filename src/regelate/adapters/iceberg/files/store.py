@@ -32,7 +32,8 @@ DELETIONS_AT_ONCE = 16
 def own_folder(metadata: TableMetadata) -> str:
     """Return the folder at a table's location where this program keeps its own small objects.
 
-    Whatever `write.metadata.path` says: it may change while something waits there (trap T48).
+    Whatever `write.metadata.path` says: it may change while something waits there (trap T48: the metadata folder
+    moves).
     """
     return f"{metadata.location.rstrip('/')}/metadata/{OWN_FOLDER}"
 

@@ -1,10 +1,11 @@
 """Group views: a tiny Iceberg table on local disk that names exactly some data files and the deletes that apply.
 
-DuckDB's `iceberg_scan` cannot be told which files to read (trap T3), applies equality deletes wrongly (T2, T22) and
-aborts
-the process on a damaged manifest (T4). A view of one partition, written from entries that were read before, has none of
-these troubles: it leaves equality deletes to its reader. It names the ORIGINAL paths: position deletes match paths as
-text (T19). Every view has a folder of its own, because DuckDB's file cache is keyed by path (T17).
+DuckDB's `iceberg_scan` cannot be told which files to read (trap T3: a filter on `filename` opens every file), applies
+equality deletes wrongly (T2: deletes reach other partitions, T22: nulls under equality deletes) and aborts the process
+on a damaged manifest (trap T4: a bad manifest ends the process). A view of one partition, written from entries that
+were read before, has none of these troubles: it leaves equality deletes to its reader. It names the ORIGINAL paths:
+they are what position deletes match (trap T19: position deletes match paths as text). Every view has a folder of its
+own, because DuckDB's file cache is keyed by path (trap T17: views are cached by path).
 """
 
 from __future__ import annotations
@@ -51,11 +52,13 @@ VIEW_SNAPSHOT_ID = 1
 class GroupViewWriter:
     """Writes views below one private folder. All tasks of a view have one spec; with deletes, one partition.
 
-    `io` reads the footers of the files that a view names: what their columns are is settled here (trap T37).
+    `io` reads the footers of the files that a view names: what their columns are is settled here (trap T37: columns
+    without ids are read by position).
 
-    Errors: Unsupported UNSUPPORTED_TABLE for names that differ only in case, which DuckDB mixes up (trap T27), and for
-    a file whose columns cannot be told or read rightly; UNSUPPORTED_DELETES for equality deletes on a key that the
-    schema no longer has, or a nested one, or in a file without field ids; DataUnavailable for a file without a footer.
+    Errors: Unsupported UNSUPPORTED_TABLE for names that differ only in case, which DuckDB mixes up (trap T27: names
+    that differ only in case), and for a file whose columns cannot be told or read rightly; UNSUPPORTED_DELETES for
+    equality deletes on a key that the schema no longer has, or a nested one, or in a file without field ids;
+    DataUnavailable for a file without a footer.
     """
 
     def __init__(self, metadata: TableMetadata, io: FileIO, folder: Path, *, schema: Schema | None = None) -> None:
@@ -108,7 +111,8 @@ class GroupViewWriter:
     def _key_deletes(self, folder: Path, ids: tuple[int, ...], deletes: Sequence[DeleteFile]) -> KeyDeletes:
         """Write a view of the delete files of one key, read by field id like any data file.
 
-        A key that is no column of the view is refused here: scanning such a delete ends the process (trap T26).
+        A key that is no column of the view is refused here: scanning such a delete ends the process (trap T26: deletes
+        on dropped columns).
         """
         fields = {f.field_id: f for f in self._schema.fields}
         missing = next((i for i in ids if i not in fields), None)
@@ -192,7 +196,8 @@ class GroupViewWriter:
         spec: PartitionSpec,
         mapping: str | None,
     ) -> dict[str, Any]:
-        """Return a v2 table with one snapshot, one schema and one spec; v1 metadata lacks much of it (T18)."""
+        """Return a v2 table with one snapshot, one schema and one spec; v1 metadata lacks much of it (trap T18:
+        sequence numbers that v1 lacks)."""
         snapshot = {
             "snapshot-id": VIEW_SNAPSHOT_ID,
             "sequence-number": sequence_number,
@@ -247,7 +252,8 @@ def _identity_only(spec: PartitionSpec, schema: Schema) -> PartitionSpec:
     """Keep the identity fields of columns that still exist: files may lack those columns, and only then is it read.
 
     The rest of a partition says nothing about rows, and its types may be unknown since a column was dropped. Fields get
-    names of ours: at a name that is no ASCII identifier, DuckDB's Avro reader ends the process (trap T25).
+    names of ours: at a name that is no ASCII identifier, DuckDB's Avro reader ends the process (trap T25: partition
+    fields with odd names).
     """
     known = {f.field_id for f in schema.fields}
     kept = (f for f in spec.fields if isinstance(f.transform, IdentityTransform) and f.source_id in known)

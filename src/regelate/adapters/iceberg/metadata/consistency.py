@@ -1,4 +1,4 @@
-"""Whether what the catalog shows now can follow what it showed before (row 66: an older state).
+"""Whether what the catalog shows now can follow what it showed before (row 66 of the fault catalogue: an older state).
 
 Three things look alike to a program that only compares pointers: a table that moved on, one that was dropped and made
 again, and a catalog that answers with another table's metadata or with an older state. Nothing is committed on that.
@@ -48,5 +48,5 @@ def _first_trace_ms(metadata: TableMetadata) -> int:
 
 
 def _sequence_number(metadata: TableMetadata) -> int:
-    """v1 metadata has none (trap T18): there the times decide."""
+    """v1 metadata has none (trap T18: sequence numbers that v1 lacks): there the times decide."""
     return int(getattr(metadata, "last_sequence_number", 0))

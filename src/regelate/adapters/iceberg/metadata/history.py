@@ -9,7 +9,8 @@ from regelate.core.running.conflict import Ancestry
 
 
 def ancestry(metadata: TableMetadata, base_id: int) -> Ancestry:
-    """Say what has become of a snapshot: still behind the head, rolled back, expired, or hidden (trap T16)."""
+    """Say what has become of a snapshot: still behind the head, rolled back, expired, or hidden (trap T16: only the
+    head is shown)."""
     by_id = {s.snapshot_id: s for s in metadata.snapshots}
     snapshot = metadata.current_snapshot()
     while snapshot is not None:

@@ -1,8 +1,8 @@
 """The Avro schemas of manifests and manifest lists, field by field as Iceberg's specification has them.
 
-PyIceberg's differ where it hurts: with them Java cannot read a delete manifest with `equality_ids` (trap T33), nor a
-manifest of two partition fields of one fixed type. Order and names are those of Iceberg's Java writers (`V1Metadata`,
-`V2Metadata`, `TypeToSchema` of 1.10); a test holds them against files that those wrote.
+PyIceberg's differ where it hurts: with them Java cannot read a delete manifest with `equality_ids` (trap T33: manifests
+that Java cannot read), nor a manifest of two partition fields of one fixed type. Order and names are those of Iceberg's
+Java writers (`V1Metadata`, `V2Metadata`, `TypeToSchema` of 1.10); a test holds them against files that those wrote.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def avro_schema(schema: Schema, name: str) -> dict[str, Any]:
     """Return a schema in Avro's words: fields named as in Java, fixed types numbered from their second use on.
 
     Java defines one once and names it then, which PyIceberg cannot parse; twice under one name Java cannot parse. By
-    other names both read it (trap T33).
+    other names both read it (trap T33: manifests that Java cannot read).
     """
     known: Counter[str] = Counter()
 
@@ -195,7 +195,8 @@ def expanded(avro: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def has_long_equality_ids(avro_text: str) -> bool:
-    """Say whether a manifest's Avro schema has `equality_ids` of longs, which Java cannot read (trap T33)."""
+    """Say whether a manifest's Avro schema has `equality_ids` of longs, which Java cannot read (trap T33: manifests
+    that Java cannot read)."""
     fields = [f for top in json.loads(avro_text)["fields"] if top["name"] == "data_file" for f in top["type"]["fields"]]
     found = [kind for f in fields if f.get(FIELD_ID) == EQUALITY_IDS_ID for kind in f["type"]]
     return any(isinstance(kind, dict) and kind.get("items") != "int" for kind in found)

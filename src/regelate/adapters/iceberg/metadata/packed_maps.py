@@ -1,7 +1,7 @@
 """The column statistics of a manifest entry, kept as the bytes in which the manifest holds them.
 
-Decoded, the maps of one entry of 200 columns take about 50 KB (trap T50); as Avro has them, 6. Most entries are only
-counted, or written again as they are: then nothing is decoded at all.
+Decoded, the maps of one entry of 200 columns take about 50 KB (trap T50: statistics unpacked in memory); as Avro has
+them, 6. Most entries are only counted, or written again as they are: then nothing is decoded at all.
 """
 
 from __future__ import annotations

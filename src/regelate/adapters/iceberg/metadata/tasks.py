@@ -143,7 +143,7 @@ def check_readable(data_file: DataFile) -> None:
 
 
 def check_format(metadata: TableMetadata) -> None:
-    """Refuse a table whose metadata, types or partitions this program does not understand (row 33)."""
+    """Refuse a table whose metadata, types or partitions this program does not understand."""
     check_metadata(metadata)
     for leaf in (leaf for column in columns_of(metadata.schema()) for leaf in column.leaves):
         if type_head(leaf.type) not in WRITABLE_TYPES:

@@ -29,7 +29,8 @@ def partition_value(transform: Transform[Any, Any], source: IcebergType) -> Call
     """Return a transform of Iceberg's internal values. Errors, of what is returned: OverflowError.
 
     A truncated int or long wraps below the type's least multiple of the width (Java's TruncateInteger and TruncateLong,
-    1.10; trap T45). A truncated decimal may need a digit more than its type has: Iceberg cannot write that.
+    1.10; trap T45: partition values out of range). A truncated decimal may need a digit more than its type has: Iceberg
+    cannot write that.
     """
     apply: Callable[[Any], Any] = transform.transform(source)
     if not isinstance(transform, TruncateTransform):

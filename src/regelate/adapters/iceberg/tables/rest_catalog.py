@@ -16,7 +16,8 @@ SIGNED_RETRIES = "1"
 
 
 class PatientRestCatalog(RestCatalog):
-    """A connection that does not come about, or falls silent, ends in an error of `requests` (trap T46).
+    """A connection that does not come about, or falls silent, ends in an error of `requests` (trap T46: a server that
+    never answers).
 
     That goes for every request of every session: configuration, tables and commits, tokens, signed ones too.
     """
