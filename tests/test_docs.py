@@ -60,8 +60,8 @@ MADE_BY_EXPRESSION: Mapping[tuple[str, str], set[str]] = {
     ("core/running/routing.py", "reason.value"): {PlacementReason.TOO_LARGE.value, PlacementReason.TOO_LONG.value},
 }
 """Codes that are no literal where the error is made; a new such place must be entered here."""
-OF_ITS_FAULT = "code"
-"""The one status that is an expression: what http.server itself says of an unreadable request."""
+OF_ITS_FAULT = "status"
+"""The one status that is an expression: what HTTP itself says of an unreadable request."""
 README_URL = "localhost:8080"
 
 

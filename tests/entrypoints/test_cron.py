@@ -5,35 +5,20 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
 from regelate.core.requests import CompactRequest
-from regelate.entrypoints.serve import Server
 from regelate.errors import Unavailable
 from regelate.service.build import build
 from regelate.settings import load_settings
 from tests.entrypoints.fakes import REPOSITORY, FakeService
+from tests.entrypoints.serving import serving
 
 CRON = REPOSITORY / "integrations" / "cron"
 SCRIPT = CRON / "trigger-compaction.sh"
-
-
-@contextmanager
-def serving(service: object) -> Iterator[str]:
-    server = Server("127.0.0.1", 0, service)  # type: ignore[arg-type]  # a Service, real or fake
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server.url
-    finally:
-        server.stop()
-        thread.join()
 
 
 def run(url: str, tables: Path, **more: str) -> subprocess.CompletedProcess[str]:
@@ -49,15 +34,16 @@ def tables(tmp_path: Path) -> Path:
 
 
 def test_every_table_is_compacted_and_one_that_fails_holds_up_no_other(tmp_path: Path, tables: Path) -> None:
-    with serving(build(load_settings({"REGELATE_HOME": str(tmp_path / "lake")}))) as url:
+    with serving(build(load_settings({"REGELATE_HOME": str(tmp_path / "lake")}))) as server:
         for table in ("users", "sales"):
             address = {"tenant_id": "acme", "table": table}
             schema = {"fields": {"a": {"type": "long"}}}
-            httpx.post(f"{url}/database", json={"operation": "CREATE_TABLE", **address, "schema": schema}, timeout=60)
+            create = {"operation": "CREATE_TABLE", **address, "schema": schema}
+            httpx.post(f"{server.url}/database", json=create, timeout=60)
             for number in range(4):
                 write = {"operation": "WRITE", **address, "records": [{"a": number}]}
-                assert httpx.post(f"{url}/database", json=write, timeout=60).status_code == 200
-        first, again = run(url, tables), run(url, tables)
+                assert httpx.post(f"{server.url}/database", json=write, timeout=60).status_code == 200
+        first, again = run(server.url, tables), run(server.url, tables)
     assert first.stdout.splitlines() == [
         "default.users: COMPLETED, 4 -> 1 files",
         "default.sales: COMPLETED, 4 -> 1 files",
@@ -74,16 +60,16 @@ def test_what_may_succeed_later_is_tried_again_and_what_cannot_is_not(tables: Pa
         raise Unavailable("CATALOG_UNAVAILABLE", "not now", retryable="users" in str(address))
 
     service.compact = failing  # type: ignore[assignment]
-    with serving(service) as url:
-        done = run(url, tables, REGELATE_TRIES="3")
+    with serving(service) as server:
+        done = run(server.url, tables, REGELATE_TRIES="3")
     assert done.returncode == 1
     assert [key.rpartition("-")[2] for key in asked] == ["default.users"] * 3 + ["default.nowhere", "default.sales"]
     assert done.stderr.splitlines()[0] == "default.users: FAILED, CATALOG_UNAVAILABLE"
 
 
 def test_a_server_that_is_not_there_is_tried_again_and_then_told(tables: Path) -> None:
-    with serving(FakeService()) as url:
-        gone = url
+    with serving(FakeService()) as server:
+        gone = server.url
     done = run(gone, tables, REGELATE_TRIES="2")
     assert (done.returncode, done.stderr.splitlines()[0]) == (1, "default.users: FAILED, NO_ANSWER")
 
@@ -94,9 +80,9 @@ def test_a_token_is_sent_and_stands_in_no_process_list(tables: Path, tmp_path: P
     spy.chmod(0o755)
     real = subprocess.run(["which", "curl"], capture_output=True, text=True, check=True).stdout.strip()
     seen, service = tmp_path / "seen", FakeService(preset=["default.users", "default.sales"])
-    with serving(service) as url:
+    with serving(service) as server:
         path = f"{tmp_path}:{os.environ['PATH']}"
-        run(url, tables, PATH=path, REAL=real, SEEN=str(seen), REGELATE_TOKEN="eyJ.secret")
+        run(server.url, tables, PATH=path, REAL=real, SEEN=str(seen), REGELATE_TOKEN="eyJ.secret")
     assert "secret" not in seen.read_text()
     assert len(service.calls) == 3
 

@@ -17,11 +17,11 @@ from regelate.entrypoints.actions import OPERATIONS
 from regelate.entrypoints.aws.http import DOCS_PATH, ROUTES
 from regelate.entrypoints.cli import main
 from regelate.entrypoints.cli.running import COMMANDS
-from regelate.entrypoints.serve import INVOCATIONS_PATH, METRICS_PATH
+from regelate.entrypoints.server.door import INVOCATIONS_PATH, METRICS_PATH
 from regelate.handler import make_handler
 from regelate.settings import Settings, load_settings
 from tests.entrypoints.fakes import FakeService, LambdaContext
-from tests.entrypoints.test_serve import serving
+from tests.entrypoints.serving import serving
 
 Body = dict[str, Any]
 TABLE = {"namespace": "sales", "table": "orders"}

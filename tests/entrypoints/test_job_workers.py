@@ -42,6 +42,7 @@ def test_what_is_due_is_run_and_what_is_submitted_later_is_heard() -> None:
     due.ring(later.set)
     assert later.wait(60)
     workers.stop()
+    assert workers.wait(60) == 0
     assert ran == ["first", "second"]
 
 
@@ -59,6 +60,7 @@ def test_a_fault_is_logged_and_the_thread_goes_on(log_lines: Callable[[], list[d
         due.job_bell.set()
     assert after.wait(60)
     workers.stop()
+    assert workers.wait(60) == 0
     failed = [line for line in log_lines() if line["message"] == "job failed"]
     assert [line.get("code") for line in failed] == ["JOBS_UNAVAILABLE", None]
     assert "KeyError" in failed[1]["stack"]
@@ -76,6 +78,7 @@ def test_a_job_that_runs_hears_that_the_server_stops_and_is_waited_for() -> None
     workers = JobWorkers(due)
     assert began.wait(60)
     workers.stop()
+    assert workers.wait(60) == 0
     assert ended.is_set()
 
 
@@ -84,3 +87,4 @@ def test_where_jobs_are_kept_elsewhere_there_is_no_thread() -> None:
     workers = JobWorkers(Due(threads=0))
     assert threading.active_count() == before
     workers.stop()
+    assert workers.wait(60) == 0

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from regelate.entrypoints.serve import INVOCATIONS_PATH
+from regelate.entrypoints.server.door import INVOCATIONS_PATH
 from tests.entrypoints.fakes import REPOSITORY
 from tests.support.answers import check_answer
 

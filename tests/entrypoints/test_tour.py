@@ -13,10 +13,12 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from regelate.entrypoints.serve import INVOCATIONS_PATH, Server
+from regelate.entrypoints.serve import Server
+from regelate.entrypoints.server.door import INVOCATIONS_PATH
 from regelate.service.build import build
 from regelate.service.facade import Service
 from regelate.settings import load_settings
+from tests.entrypoints.serving import serving
 from tests.support.answers import check_answer
 from tests.support.iceberg_tables import rows
 from tests.support.table_model import model_rows
@@ -105,15 +107,8 @@ def checked(operation: str, answer: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def tour(tmp_path: Path) -> Iterator[Tour]:
     service = build(load_settings({"REGELATE_HOME": str(tmp_path)}))
-    server = Server("127.0.0.1", 0, service)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        with httpx.Client(base_url=server.url, timeout=120) as client:
-            yield Tour(server, service, client, tmp_path)
-    finally:
-        server.stop()
-        thread.join()
+    with serving(service) as server, httpx.Client(base_url=server.url, timeout=120) as client:
+        yield Tour(server, service, client, tmp_path)
 
 
 @pytest.mark.parametrize("door", ["emulated", "posted"])

@@ -83,6 +83,7 @@ def service(lake: Lake, spark: SparkSession, tmp_path: Path) -> Iterator[Service
     made = Service(lake, tmp_path)
     yield made
     made.workers.stop()
+    assert made.workers.wait(60) == 0
 
 
 def rows(spark: SparkSession, name: TableName) -> list[tuple[object, ...]]:

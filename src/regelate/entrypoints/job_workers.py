@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Protocol
 
 from regelate.entrypoints.log import forget_subject, logger, stack_of
@@ -25,7 +26,7 @@ class DueJobs(Protocol):
 class JobWorkers:
     """As many threads as config.json says, none where jobs are kept elsewhere.
 
-    `stop` waits for them: a job that runs commits the groups that are done, and the next process takes up the rest.
+    After `stop` a job that runs commits the groups that are done, and the next process takes up the rest.
     """
 
     def __init__(self, jobs: DueJobs) -> None:
@@ -38,10 +39,16 @@ class JobWorkers:
             thread.start()
 
     def stop(self) -> None:
+        """Let each thread end; from a signal handler too."""
         self._stopping.set()
         self._jobs.job_bell.set()
+
+    def wait(self, seconds: float) -> int:
+        """Wait for the threads to end, and return how many have not."""
+        deadline = time.monotonic() + seconds
         for thread in self._threads:
-            thread.join()
+            thread.join(max(deadline - time.monotonic(), 0))
+        return sum(thread.is_alive() for thread in self._threads)
 
     def _work(self) -> None:
         bell = self._jobs.job_bell

@@ -108,6 +108,9 @@ def clashes(found: Configuration, environment: str) -> Iterator[Fault]:
     if found.jobs.store == "dynamodb" and DELIVERIES_PER_ATTEMPT * attempts > deliveries:
         most = deliveries // DELIVERIES_PER_ATTEMPT
         yield "jobs.max_attempts", f"({attempts}) must be at most {most}: jobs.max_deliveries is {deliveries}"
+    threads, most = found.serve.threads, found.limits.most_of_one_tenant
+    if threads is not None and threads <= most:
+        yield "serve.threads", f"({threads}) must be above limits.max_concurrent_operations ({most})"
     for key in found.spark.missing():
         yield f"spark.{key}", f"missing; spark.run {found.spark.run} needs it"
     if found.spark.run != "none" and found.jobs.store == "none":

@@ -17,6 +17,7 @@ from regelate.core.policy.timeouts import Timeouts
 from regelate.errors import NotFound, RegelateError
 from regelate.settings.machine import available_memory_bytes, available_processors
 from regelate.settings.section import OneOf, Positive, Section
+from regelate.settings.serving import ServeSettings
 from regelate.settings.tenants import LimitSettings, ResultSettings, TenancySettings
 
 HOUR_MS = 3_600_000
@@ -240,6 +241,7 @@ class Configuration(Section):
     network: NetworkSettings = NetworkSettings()
     jobs: JobSettings = JobSettings()
     spark: SparkSettings = SparkSettings()
+    serve: ServeSettings = ServeSettings()
     engines: tuple[Annotated[str, OneOf(*Engine)], ...] = tuple(engine.value for engine in Engine)
 
 

@@ -45,6 +45,11 @@ class LimitSettings(Section):
         own = self.tenants.get(tenant)
         return self if own is None else self.model_copy(update=own.model_dump(exclude_none=True))
 
+    @property
+    def most_of_one_tenant(self) -> int:
+        """Return how many operations the tenant with the highest limit may run at once."""
+        return max(limits.max_concurrent_operations for limits in (self, *map(self.of, self.tenants)))
+
 
 class ResultSettings(Section):
     """Where the results of QUERY go that are too large for an answer: `s3://bucket/prefix`, or a folder. Empty or null:

@@ -28,6 +28,7 @@ from regelate.entrypoints.cli.jobs import submitted
 from regelate.entrypoints.cli.rows import opened
 from regelate.report import frames
 from regelate.report.frames import count_text, plural, seconds_text
+from regelate.settings import SettingsError
 
 WHY_NOTHING = {
     "NO_SNAPSHOT": "the table is empty",
@@ -286,7 +287,11 @@ def serve(args: argparse.Namespace) -> int:
         print(told, flush=True)
 
     try:
-        serve_http(args.host, args.port, service, on_ready=ready, jobs=service.worker)
+        serve_http(args.host, args.port, service, allowed=args.allow_host, on_ready=ready, jobs=service.worker)
+    except SettingsError as fault:
+        raise usage(
+            "--host", fault.message, "leave --host out, or give an address of this machine's loopback"
+        ) from None
     except OSError as fault:
         what = f"cannot listen on {args.host} port {args.port}: {fault.strerror or fault}"
         raise Failed(what, "choose another --port or --host; --port 0 takes a free one", FAILED) from None

@@ -296,6 +296,8 @@ def _doors(commands: Any) -> None:
     serve = _command(commands, "serve", "serve the API on this machine", table=False)
     serve.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1")
     serve.add_argument("--port", type=reader(_port), default=8080, help="default: 8080; 0 takes a free one")
+    names = "answer to this name in `Host` too, beside localhost, --host and serve.hosts of config.json; repeatable"
+    serve.add_argument("--allow-host", action="append", default=[], metavar="NAME", help=names)
     invoke = _command(commands, "invoke", "send one event through the door that Lambda uses", table=False)
     invoke.add_argument("file", metavar="EVENT.json", help="an API Gateway event or a plain request; - reads stdin")
 
