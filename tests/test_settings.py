@@ -103,7 +103,9 @@ def test_each_environment_checks_and_compacts_at_its_own_thresholds(
         compression_codec="zstd",
     )
     assert settings.retention_defaults == RetentionDefaults(
-        max_snapshot_age_ms=168 * 3_600_000, min_snapshots_to_keep=1, minimum_age_ms=3_600_000
+        max_snapshot_age_ms=168 * 3_600_000,
+        min_snapshots_to_keep=1,
+        minimum_age_ms=0 if environment == "development" else 3_600_000,
     )
 
 
@@ -353,7 +355,8 @@ def test_an_unknown_key_of_an_environment_that_was_not_chosen_is_refused_too(loa
         ({"engines": []}, "engines"),
         ({"limits": {"query_seconds": 0}}, "limits.query_seconds"),
         ({"placement": {"memory_mb": 64}}, "placement.memory_mb"),
-        ({"retention": {"minimum_retention_hours": 0}}, "retention.minimum_retention_hours"),
+        ({"retention": {"minimum_retention_hours": -0.5}}, "retention.minimum_retention_hours"),
+        ({"retention": {"snapshot_retention_hours": 0}}, "retention.snapshot_retention_hours"),
         ({"catalogs": {"local": {**LOCAL, "uri": 5}}}, "catalogs.local.uri"),
         ({"catalogs": {"local": {**LOCAL, "type": "hive"}}}, "catalogs.local.type"),
         ({"catalogs": {"local": {"uri": "sqlite://", "warehouse": "/w"}}}, "catalogs.local.type"),
@@ -428,6 +431,16 @@ def test_claims_with_one_tenant_may_use_an_existing_catalog_under_its_own_names(
 def test_being_any_tenant_without_claims_is_refused_outside_development(load: Load, environment: str) -> None:
     fault = refused(load, environ={"REGELATE_ENVIRONMENT": environment})
     assert fault.details["keys"] == ["defaults.auth"]
+
+
+@pytest.mark.parametrize("environment", ["staging", "production"])
+def test_expiry_at_any_age_is_for_development_only_and_fractions_are_for_all(load: Load, environment: str) -> None:
+    environ = {"REGELATE_ENVIRONMENT": environment}
+    fault = refused(load, environ=environ, auth="claims", tenants=["acme"], retention={"minimum_retention_hours": 0})
+    assert fault.details["keys"] == ["defaults.retention.minimum_retention_hours"]
+    part = {"minimum_retention_hours": 0.25, "snapshot_retention_hours": 1.5}
+    found = load(environ=environ, auth="claims", tenants=["acme"], retention=part).retention_defaults
+    assert (found.minimum_age_ms, found.max_snapshot_age_ms) == (900_000, 5_400_000)
 
 
 @pytest.mark.parametrize(

@@ -144,8 +144,8 @@ def test_a_table_whose_files_must_not_be_deleted_is_compacted_with_a_warning(lak
     assert len(ids(table)) == 4
 
 
-@pytest.mark.parametrize("hours", [0, -1])
-def test_an_age_of_nothing_is_refused(lake: Lake, table: Table, hours: int) -> None:
+@pytest.mark.parametrize("hours", [-0.001, -1])
+def test_an_age_of_less_than_nothing_is_refused(lake: Lake, table: Table, hours: int) -> None:
     """Row 51."""
     before = stored_files(table)
     with pytest.raises(InvalidRequest) as caught:

@@ -84,3 +84,15 @@ HERE = Engine.DUCKDB
 COST_HERE = DUCKDB_COST
 LAMBDA = Price(dollars_per_gb_second=0.0000166667, dollars_per_request=0.0000002)
 """AWS Lambda's list price, x86, us-east-1, first tier; https://aws.amazon.com/lambda/pricing/"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestPrice:
+    """What an object store charges for requests."""
+
+    dollars_per_get: float
+    dollars_per_put: float
+
+
+OBJECT_STORE = RequestPrice(dollars_per_get=0.0000004, dollars_per_put=0.000005)
+"""S3 Standard's list price, us-east-1; https://aws.amazon.com/s3/pricing/"""

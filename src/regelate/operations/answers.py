@@ -37,6 +37,7 @@ from regelate.core.answers import SweptTable as SweptTableAnswer
 from regelate.core.jobs.job import JobRecord
 from regelate.core.jobs.ranking import Rank
 from regelate.core.planning.health import HealthAssessment
+from regelate.core.planning.plan import SkipReason
 from regelate.core.planning.plan_report import LISTED_GROUPS, planned
 from regelate.core.planning.selection import Reason
 from regelate.core.running.stats import iso_time
@@ -93,10 +94,17 @@ def compacted(outcome: CompactOutcome, *, with_plan: bool, resume_token: str | N
         reason=outcome.reason,
         snapshot_id=outcome.snapshot_id,
         stats=outcome.stats,
-        plan=planned(outcome.plan) if with_plan and outcome.plan is not None else None,
+        plan=_plan(outcome) if with_plan else None,
         resume_token=resume_token,
         warnings=outcome.warnings,
     )
+
+
+def _plan(outcome: CompactOutcome) -> dict[str, object] | None:
+    if outcome.plan is None:
+        return None
+    priced = {} if outcome.estimate is None else {"estimate": outcome.estimate.as_dict()}
+    return {**planned(outcome.plan), **priced}
 
 
 def delegated(job: JobRecord, reason: str) -> CompactAnswer:
@@ -149,14 +157,14 @@ def assessed(health: HealthAssessment, explained: Sequence[Mapping[str, object]]
     )
 
 
-def explained(data_file: DataFile, reason: Reason) -> dict[str, object]:
+def explained(data_file: DataFile, reason: Reason | SkipReason) -> dict[str, object]:
     return {
         "path": data_file.path,
         "partition": data_file.partition.path,
         "size_bytes": data_file.size_bytes,
         "rows": data_file.record_count,
         "reason": reason.value,
-        "selected": reason.selected,
+        "selected": isinstance(reason, Reason) and reason.selected,
     }
 
 

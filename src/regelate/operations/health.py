@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from regelate.core.planning.health import HealthAssessment, assess
+from regelate.core.planning.plan import SkipReason, plan_compaction
 from regelate.core.planning.selection import Reason
 from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.table.table import DataFile
@@ -25,6 +26,11 @@ def table_health(reader: TableReader, clock: Clock, policy: CompactionPolicy) ->
     return HealthReport(health=assess(snapshot, policy, now_ms=clock.now_ms()), snapshot_id=snapshot.snapshot_id)
 
 
-def explain(reader: TableReader, policy: CompactionPolicy) -> Iterator[tuple[DataFile, Reason]]:
-    """Stream one reason per live data file."""
-    return reader.explain(policy)
+def explain(reader: TableReader, policy: CompactionPolicy) -> Iterator[tuple[DataFile, Reason | SkipReason]]:
+    """Stream the reason that decides for every live data file: a file that is selected may still be left alone by the
+    plan of its partition, which is judged without a budget of files.
+    """
+    plan = plan_compaction(reader.read(policy), replace(policy, max_files=None))
+    left = {task.data_file.path: skip.reason for skip in plan.skipped for task in skip.tasks}
+    for data_file, reason in reader.explain(policy):
+        yield data_file, left.get(data_file.path, reason)

@@ -30,15 +30,15 @@ class Health:
         self._telemetry = telemetry
 
     def table_health(self, address: Address, *, explain: bool) -> TableHealthAnswer:
-        from regelate.operations.health import table_health
+        from regelate.operations import health
 
         with self._tables.open(address, Access.READ) as session:
             policy = self._knobs.policy(session)
-            report = table_health(session.reader, self._clock, policy)
+            report = health.table_health(session.reader, self._clock, policy)
             self._telemetry.tell(Assessed(table=address.ident, small_files=report.health.small_files))
             listed = None
             if explain:
-                found = islice(session.reader.explain(policy), EXPLAINED_FILES)
+                found = islice(health.explain(session.reader, policy), EXPLAINED_FILES)
                 listed = [answers.explained(data_file, reason) for data_file, reason in found]
             return answers.assessed(report.health, listed)
 
@@ -48,6 +48,8 @@ class Health:
 
     def explain_files(self, address: Address) -> Iterator[Mapping[str, object]]:
         """Stream one reason per data file, without a limit."""
+        from regelate.operations import health
+
         with self._tables.open(address, Access.READ) as session:
-            for data_file, reason in session.reader.explain(self._knobs.policy(session)):
+            for data_file, reason in health.explain(session.reader, self._knobs.policy(session)):
                 yield answers.explained(data_file, reason)

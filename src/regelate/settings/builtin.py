@@ -34,6 +34,7 @@ _CLAIMS: Mapping[str, Any] = {
 ENVIRONMENTS: Mapping[str, Mapping[str, Any]] = {
     "development": {
         "iceberg": {"compaction": {"min_files_to_compact": 3, "opportunistic_check_interval": 5}},
+        "retention": {"minimum_retention_hours": 0},
         "jobs": {"store": "sqlite", "path": "${REGELATE_HOME}/jobs.db"},
         "spark": {"run": "${REGELATE_SPARK:-local}", "folder": "${REGELATE_HOME}/spark"},
         "auth": "none",

@@ -100,6 +100,9 @@ def clashes(found: Configuration, environment: str) -> Iterator[Fault]:
     if retention.snapshot_retention_hours < retention.minimum_retention_hours:
         rule = f"({retention.snapshot_retention_hours}) must not be below minimum_retention_hours"
         yield "retention.snapshot_retention_hours", f"{rule} ({retention.minimum_retention_hours})"
+    if not retention.minimum_retention_hours and environment != "development":
+        rule = "(0) is for development: elsewhere readers would lose the snapshot that they are at"
+        yield "retention.minimum_retention_hours", rule
     if compaction.auto == "async" and found.jobs.store == "none":
         yield "iceberg.compaction.auto", "async needs jobs: set jobs.store"
     for key in found.jobs.missing():

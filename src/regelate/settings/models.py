@@ -124,9 +124,9 @@ class PlacementSettings(Section):
 
 
 class RetentionSettings(Section):
-    snapshot_retention_hours: Annotated[int, Field(ge=1, le=876_000)] = 168
+    snapshot_retention_hours: Annotated[float, Field(gt=0, le=876_000)] = 168
     min_snapshots_to_keep: Positive = 1
-    minimum_retention_hours: Annotated[int, Field(ge=1, le=876_000)] = 1
+    minimum_retention_hours: Annotated[float, Field(ge=0, le=876_000)] = 1
     expiry_grace_hours: Annotated[float, Field(ge=0, le=876_000)] = 24
     minimum_orphan_age_hours: Annotated[float, Field(ge=0, le=876_000)] = 72
 
@@ -281,9 +281,9 @@ class Settings(Configuration):
     def retention_defaults(self) -> RetentionDefaults:
         """Return the config layer of every RetentionPolicy."""
         return RetentionDefaults(
-            max_snapshot_age_ms=self.retention.snapshot_retention_hours * HOUR_MS,
+            max_snapshot_age_ms=int(self.retention.snapshot_retention_hours * HOUR_MS),
             min_snapshots_to_keep=self.retention.min_snapshots_to_keep,
-            minimum_age_ms=self.retention.minimum_retention_hours * HOUR_MS,
+            minimum_age_ms=int(self.retention.minimum_retention_hours * HOUR_MS),
             grace_ms=int(self.retention.expiry_grace_hours * HOUR_MS),
             minimum_orphan_age_ms=int(self.retention.minimum_orphan_age_hours * HOUR_MS),
         )

@@ -406,7 +406,7 @@ def test_what_spark_does_not_understand_is_refused_and_never_ignored(
 
 def test_a_request_that_is_wrong_is_refused_before_there_is_a_job(stack: SparkStack) -> None:
     stack.refused(404, "TABLE_NOT_FOUND", [], request("COMPACT", "missing", engine="spark"))
-    soon = request("COMPACT", "t", engine="spark", snapshot_retention_hours=0.001)
+    soon = request("COMPACT", "t", engine="spark", snapshot_retention_hours=-0.001)
     stack.refused(400, "INVALID_RETENTION", ["snapshot_retention_hours"], soon)
     assert stack.service.jobs.recent_jobs(9) == ()
 

@@ -69,6 +69,22 @@ def test_row_18_a_table_without_rows_has_nothing_to_do_and_says_why(
         assert stack.ok("EXPIRE_SNAPSHOTS", "t")["snapshots_expired"] == 0
 
 
+def test_explain_names_for_every_file_what_decides_as_the_plan_does(stack: Stack) -> None:
+    """A file may be small and nothing touch it all the same."""
+    stack.create("t", {"id": "long!", "p": "string"}, partition_spec=[{"source": "p", "transform": "identity"}])
+    for number in range(4):
+        stack.ok("WRITE", "t", records=[{"id": number, "p": "merged"}])
+    stack.ok("WRITE", "t", records=[{"id": 4, "p": "lone"}])
+    for number in range(2):
+        stack.ok("WRITE", "t", records=[{"id": number, "p": "few"}])
+    explained = stack.ok("TABLE_HEALTH", "t", explain=True)["explained"]
+    found = {(file["partition"], file["reason"], file["selected"]) for file in explained}
+    few = "below-min-input-files"
+    assert found == {("p=merged", "small", True), ("p=lone", "lone-file", False), ("p=few", few, False)}
+    skipped = stack.ok("COMPACT", "t", dry_run=True)["plan"]["skipped"]
+    assert {(s["partition"], s["reason"]) for s in skipped} == {("p=lone", "lone-file"), ("p=few", few)}
+
+
 def test_row_18_a_table_without_rows_takes_its_first_ones(emptied: Stack) -> None:
     for number, mode in enumerate(MODES):
         emptied.ok("WRITE", "t", records=[{"id": number}], **mode)

@@ -179,20 +179,25 @@ def budgeted() -> ModelTable:
     [
         (None, [6, 4, 3], []),
         (13, [6, 4, 3], []),
-        (12, [6, 4, 2], [1]),
-        (11, [6, 4], [3]),
-        (9, [6, 3], [1, 3]),
+        (12, [6, 4], [3]),
+        (9, [6, 3], [4]),
+        (8, [6], [4, 3]),
         (7, [6], [4, 3]),
         (6, [6], [4, 3]),
-        (5, [5], [1, 4, 3]),
+        (5, [4], [6, 3]),
+        (3, [3], [6, 4]),
         (2, [2], [4, 4, 3]),
         (1, [], [6, 4, 3]),
     ],
 )
-def test_max_files_cuts_one_group_to_two_files_at_least_and_defers_the_rest(
+def test_max_files_cuts_a_group_of_small_outputs_only_where_nothing_else_fits(
     max_files: int | None, taken: list[int], deferred: list[int]
 ) -> None:
     plan = plan_of(budgeted(), replace(POLICY, max_files=max_files))
+    cut = plan.cut_short
+    assert (cut is not None) == (max_files == 2)
+    if cut is not None:
+        assert (cut.files, cut.of_files, cut.enough_files, cut.output_bytes) == (2, 6, 6, 2 * MB)
     assert [len(g.tasks) for g in plan.groups] == taken
     assert [len(g.tasks) for g in plan.deferred] == deferred
     assert [g.index for g in (*plan.groups, *plan.deferred)] == list(range(len(taken) + len(deferred)))
@@ -203,6 +208,27 @@ def test_a_group_is_never_cut_to_one_file_even_if_that_file_is_work_by_itself() 
     plan = plan_of(table_of(200, 200), replace(POLICY, max_files=1))
     assert (shapes(plan), plan.reason) == ([], PlanReason.BUDGET_CAPPED)
     assert shapes(plan_of(table_of(200), replace(POLICY, max_files=1))) == [(1, 2)]
+
+
+def test_max_files_cuts_a_large_group_where_its_piece_comes_out_right_sized() -> None:
+    table = table_of(*[10] * 60)
+    plan = plan_of(table, replace(POLICY, max_files=25))
+    (group,) = plan.groups
+    assert (len(group.tasks), plan.cut_short) == (25, None)
+    assert group.expected_output_bytes / group.expected_output_files >= POLICY.min_file_size_bytes
+
+
+def test_a_budget_rewrites_every_byte_once_where_pieces_come_out_right_sized_and_says_where_not() -> None:
+    """A ladder of small pieces would rewrite the first files again with every run."""
+    for max_files, told in ((20, False), (4, True)):
+        table, capped, written = table_of(*[10] * 60), replace(POLICY, max_files=max_files), 0
+        warned = False
+        while (plan := plan_of(table, capped)).groups:
+            warned |= plan.cut_short is not None
+            written += plan.size_bytes
+            table.apply(plan, even, capped)
+        assert warned is told
+        assert (written > 600 * MB) is told
 
 
 def test_capped_runs_one_after_the_other_reach_the_same_end() -> None:

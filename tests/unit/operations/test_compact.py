@@ -119,6 +119,35 @@ def test_a_dry_run_writes_and_commits_nothing(table: MemoryTable) -> None:
     assert (len(table.log), outputs(table)) == (6, set())
 
 
+def test_a_run_with_nothing_to_merge_expires_all_the_same_and_says_so(table: MemoryTable) -> None:
+    compact(tools_for(table), command())
+    kept = RetentionPolicy(max_snapshot_age_ms=1, min_snapshots_to_keep=1)
+    clock = CountingClock(seconds=100.0)
+    done = compact(tools_for(table, clock=clock), command(run_id="other", retention=kept))
+    assert (done.status, done.reason, done.compacted) == (Status.NOTHING_TO_DO, "NO_CANDIDATE", False)
+    assert done.stats is not None
+    assert (done.stats.snapshots_expired, done.stats.files_compacted, done.stats.groups) == (6, 0, 0)
+    assert (done.stats.files_before, done.stats.files_after) == (2, 2)
+    assert len(table.log) == 1
+    again = compact(tools_for(table, clock=clock), command(run_id="third", retention=kept))
+    assert (again.status, again.stats) == (Status.NOTHING_TO_DO, None)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_plan_above_max_cost_is_refused_on_a_dry_run_too_and_its_price_is_told(
+    table: MemoryTable, dry_run: bool
+) -> None:
+    plan = compact(tools_for(table), command(dry_run=True))
+    assert plan.estimate is not None
+    dollars = plan.estimate.dollars
+    assert dollars > 0
+    with pytest.raises(InvalidRequest) as caught:
+        compact(tools_for(table), command(dry_run=dry_run, request=CompactRequest(max_cost=dollars * 0.9)))
+    assert (caught.value.code, caught.value.details["estimated_dollars"]) == ("COST_LIMIT_EXCEEDED", round(dollars, 6))
+    allowed = compact(tools_for(table), command(dry_run=dry_run, request=CompactRequest(max_cost=dollars * 1.1)))
+    assert allowed.status is (Status.PLANNED if dry_run else Status.COMPLETED)
+
+
 def test_a_second_run_finds_nothing_to_do(table: MemoryTable) -> None:
     compact(tools_for(table), command())
     again = compact(tools_for(table), command(run_id="other"))

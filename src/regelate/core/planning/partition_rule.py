@@ -59,13 +59,7 @@ def narrowed(plan: CompactionPlan, taken: frozenset[Partition]) -> CompactionPla
         return plan
     kept = tuple(g for g in plan.groups if g.partition in taken)
     skips = tuple(
-        GroupSkip(
-            partition=g.partition,
-            files=len(g.tasks),
-            size_bytes=g.size_bytes,
-            reason=SkipReason.PARTITION_BELOW_THRESHOLD,
-        )
-        for g in left
+        GroupSkip(partition=g.partition, tasks=g.tasks, reason=SkipReason.PARTITION_BELOW_THRESHOLD) for g in left
     )
     reason = plan.reason if kept else PlanReason.BELOW_THRESHOLD
     return replace(plan, groups=kept, skipped=(*plan.skipped, *skips), reason=reason)

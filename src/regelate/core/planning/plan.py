@@ -5,16 +5,26 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
 
-from regelate.core.planning.packing import Candidate, cut_groups, output_files, predicted
+from regelate.core.planning.packing import Candidate, cut_groups, output_files, predicted, right_sized
 from regelate.core.planning.prediction import achieved_ratio, clamped, weighed, written_by_us
 from regelate.core.planning.selection import SELECTIONS, Reason, classify
 from regelate.core.policy.policy import CompactionPolicy, JobOrder, digest
 from regelate.core.table.table import FileScanTask, Partition, PartitionTotals, TableSnapshot
 
-__all__ = ["CompactionPlan", "FileGroup", "GroupSkip", "PlanReason", "SkipReason", "achieved_ratio", "plan_compaction"]
+__all__ = [
+    "CompactionPlan",
+    "CutShort",
+    "FileGroup",
+    "GroupSkip",
+    "PlanReason",
+    "SkipReason",
+    "achieved_ratio",
+    "plan_compaction",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +35,7 @@ class FileGroup:
     partition: Partition
     tasks: tuple[FileScanTask, ...]
     expected_output_files: int
+    expected_output_bytes: int = 0
     reasons: tuple[tuple[Reason, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -69,9 +80,36 @@ class SkipReason(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSkip:
     partition: Partition
-    files: int
-    size_bytes: int
+    tasks: tuple[FileScanTask, ...] = field(repr=False)
     reason: SkipReason
+
+    @property
+    def files(self) -> int:
+        return len(self.tasks)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(t.data_file.size_bytes for t in self.tasks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutShort:
+    """A group that `max_files` cut where its outputs come out small: a later run takes `output_bytes` once more.
+
+    `max_files` of `enough_files` would not.
+    """
+
+    files: int
+    of_files: int
+    enough_files: int
+    output_bytes: int
+
+    @property
+    def warning(self) -> str:
+        return (
+            f"max_files takes {self.files} of the {self.of_files} files of a group, and what they become is still "
+            f"small: a later run rewrites it again; max_files of {self.enough_files} or more spares that"
+        )
 
 
 class PlanReason(StrEnum):
@@ -91,7 +129,8 @@ class PlanReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """What one COMPACT does. `deferred` groups did not fit into `max_files`; `size_ratio` is bytes out per byte in."""
+    """What one COMPACT does. `deferred` groups did not fit into `max_files`, `cut_short` is one that it cut in an ill
+    place; `size_ratio` is bytes out per byte in."""
 
     plan_id: str
     ident: str
@@ -104,6 +143,7 @@ class CompactionPlan:
     skipped: tuple[GroupSkip, ...]
     reason: PlanReason
     size_ratio: float
+    cut_short: CutShort | None = None
 
     @property
     def files(self) -> int:
@@ -138,7 +178,7 @@ def plan_compaction(
         groups += kept
         skipped += left
     ordered = sorted(groups, key=lambda g: _rank(g, policy.job_order))
-    taken, deferred = _within_budget(ordered, policy)
+    taken, deferred, cut_short = _within_budget(ordered, policy)
     numbered = [_group(index, group, policy) for index, group in enumerate((*taken, *deferred))]
     chosen = tuple(numbered[: len(taken)])
     return CompactionPlan(
@@ -153,6 +193,7 @@ def plan_compaction(
         skipped=tuple(skipped),
         reason=_reason(snapshot, bool(taken), bool(deferred), skipped),
         size_ratio=ratio,
+        cut_short=cut_short,
     )
 
 
@@ -226,8 +267,7 @@ def _useless(group: Sequence[Candidate], policy: CompactionPolicy) -> SkipReason
 
 
 def _skip(partition: Partition, candidates: Sequence[Candidate], reason: SkipReason) -> GroupSkip:
-    size = sum(c.size_bytes for c in candidates)
-    return GroupSkip(partition=partition, files=len(candidates), size_bytes=size, reason=reason)
+    return GroupSkip(partition=partition, tasks=tuple(c.task for c in candidates), reason=reason)
 
 
 def _rank(group: Sequence[Candidate], order: JobOrder) -> int:
@@ -244,24 +284,50 @@ def _rank(group: Sequence[Candidate], order: JobOrder) -> int:
 
 def _within_budget(
     groups: Sequence[tuple[Candidate, ...]], policy: CompactionPolicy
-) -> tuple[list[tuple[Candidate, ...]], list[tuple[Candidate, ...]]]:
-    """Take groups while their files fit into `max_files`; the first that does not fit is cut, if two files are left."""
+) -> tuple[list[tuple[Candidate, ...]], list[tuple[Candidate, ...]], CutShort | None]:
+    """Take groups while their files fit into `max_files`, and of those that do not the longest piece that comes out
+    right-sized.
+
+    Pieces that come out small would be merged again by the next run, and again: log(N) rewrites of N files. So one is
+    taken only where nothing else fits, in order that a run always gets on.
+    """
     if policy.max_files is None:
-        return list(groups), []
+        return list(groups), [], None
     taken: list[tuple[Candidate, ...]] = []
     deferred: list[tuple[Candidate, ...]] = []
     budget = policy.max_files
     for group in groups:
-        if len(group) <= budget:
-            taken.append(group)
-            budget -= len(group)
-        elif budget >= 2 and _useless(group[:budget], policy) is None:
-            taken.append(group[:budget])
-            deferred.append(group[budget:])
-            budget = 0
-        else:
-            deferred.append(group)
-    return taken, deferred
+        size = len(group) if len(group) <= budget else _whole_piece(group, budget, policy)
+        if size:
+            taken.append(group[:size])
+            budget -= size
+        if size < len(group):
+            deferred.append(group[size:])
+    begun = () if taken or budget < 2 else enumerate(groups)
+    at = next((i for i, group in begun if _useless(group[:budget], policy) is None), None)
+    if at is None:
+        return taken, deferred, None
+    ill, piece = groups[at], groups[at][:budget]
+    cut_short = CutShort(
+        files=budget,
+        of_files=len(ill),
+        enough_files=_least_piece(ill, budget, policy),
+        output_bytes=predicted(piece),
+    )
+    return [piece], [*groups[:at], ill[budget:], *groups[at + 1 :]], cut_short
+
+
+def _whole_piece(group: Sequence[Candidate], budget: int, policy: CompactionPolicy) -> int:
+    """Return how many files the longest piece has that fits and leaves only right-sized files; 0: there is none."""
+    sums = tuple(accumulate(c.predicted_bytes for c in group[:budget]))
+    sizes = (size for size in range(budget, 1, -1) if right_sized(sums[size - 1], policy))
+    return next((size for size in sizes if _useless(group[:size], policy) is None), 0)
+
+
+def _least_piece(group: Sequence[Candidate], budget: int, policy: CompactionPolicy) -> int:
+    """Return the least number of files, above the budget, that would be taken without a small file coming out."""
+    sums = tuple(accumulate(c.predicted_bytes for c in group))
+    return next((n for n in range(budget + 1, len(group)) if right_sized(sums[n - 1], policy)), len(group))
 
 
 def _group(index: int, group: Sequence[Candidate], policy: CompactionPolicy) -> FileGroup:
@@ -271,6 +337,7 @@ def _group(index: int, group: Sequence[Candidate], policy: CompactionPolicy) -> 
         partition=group[0].task.data_file.partition,
         tasks=tuple(c.task for c in group),
         expected_output_files=output_files(predicted(group), policy),
+        expected_output_bytes=predicted(group),
         reasons=tuple((reason, counts[reason]) for reason in Reason if counts[reason]),
     )
 

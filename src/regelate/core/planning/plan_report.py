@@ -11,6 +11,7 @@ Fields = dict[str, object]
 
 
 def planned(plan: CompactionPlan) -> Fields:
+    """Return what a plan does; what it takes is the `Estimate` beside it."""
     return {
         "plan_id": plan.plan_id if plan.starting_snapshot_id is not None else None,
         "reason": plan.reason.value,

@@ -51,10 +51,10 @@ def resolve_retention(
     tabled_age = _retained(MAX_AGE_PROPERTY, table_properties, config)
     tabled_min = _retained(MIN_KEEP_PROPERTY, table_properties, config)
     asked_age = None if request_hours is None else _age(hours_field, request_hours, config)
-    age = asked_age or max(tabled_age or config.max_snapshot_age_ms, config.minimum_age_ms)
+    tabled = max(tabled_age or config.max_snapshot_age_ms, config.minimum_age_ms)
     asked_min = None if request_min is None else _keep("min_snapshots_to_keep", request_min, MAX_INT, config)
     return RetentionPolicy(
-        max_snapshot_age_ms=age,
+        max_snapshot_age_ms=tabled if asked_age is None else asked_age,
         min_snapshots_to_keep=asked_min or tabled_min or config.min_snapshots_to_keep,
         max_ref_age_ms=_retained(MAX_REF_AGE_PROPERTY, table_properties, config) or MAX_LONG,
         grace_ms=_grace(request_grace, table_properties, config),

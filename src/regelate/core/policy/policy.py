@@ -132,9 +132,11 @@ class RetentionPolicy:
     grace_ms: int = ONE_DAY_MS
 
     def __post_init__(self) -> None:
-        if self.max_snapshot_age_ms <= 0:
+        if self.max_snapshot_age_ms < 0:
             raise InvalidRequest(
-                "INVALID_RETENTION", f"retention of {self.max_snapshot_age_ms} ms: must be above zero", minimum_hours=1
+                "INVALID_RETENTION",
+                f"retention of {self.max_snapshot_age_ms} ms: must not be negative",
+                minimum_hours=0,
             )
         if self.min_snapshots_to_keep < 1:
             raise InvalidRequest(

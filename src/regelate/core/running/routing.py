@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regelate.core.engines import HERE, LAMBDA, Engine
+from regelate.core.engines import HERE, Engine
 from regelate.core.jobs.spark_job import ZORDER
 from regelate.core.planning.plan import CompactionPlan
 from regelate.core.policy.policy import CompactionPolicy, PlacementPolicy
@@ -133,8 +133,9 @@ def _planned(request: CompactRequest, capabilities: Capabilities, placed: Placed
     nobody_else = placed.at_worker is None and not spark
     if not fits and not placed.partial_progress and nobody_else:
         return Refused(error=too_large(placed.here, placed.plan_id))
-    if request.max_cost is not None and placed.dollars > request.max_cost:
-        return Refused(error=_too_dear(placed.dollars, request.max_cost))
+    dear = too_dear(request, placed.dollars)
+    if dear is not None:
+        return Refused(error=dear)
     if fits:
         larger = capabilities.larger_worker and capabilities.delegates
         if placed.strain is None or not (larger or spark):
@@ -157,14 +158,15 @@ def placed(
     here: PlacementPolicy,
     capabilities: Capabilities,
     *,
+    dollars: float,
     partial_progress: bool = False,
 ) -> Placed:
-    """Weigh a plan. `here`: what this process takes."""
+    """Weigh a plan. `here`: what this process takes; `dollars`: what that costs."""
     at_here, worker = place(plan, here), capabilities.worker if capabilities.delegates else None
     begins = worker is None or _begins(plan, worker)
     return Placed(
         here=at_here,
-        dollars=LAMBDA.dollars(at_here.estimated_seconds, here.memory_bytes),
+        dollars=dollars,
         plan_id=plan.plan_id,
         partial_progress=partial_progress,
         strain=too_much_for_machine(plan, policy, here),
@@ -214,7 +216,11 @@ def no_spark() -> Unsupported:
     )
 
 
-def _too_dear(dollars: float, max_cost: float) -> InvalidRequest:
+def too_dear(request: CompactRequest, dollars: float) -> InvalidRequest | None:
+    """Make the error of a plan that costs more than the request allows; None where it does not."""
+    max_cost = request.max_cost
+    if max_cost is None or dollars <= max_cost:
+        return None
     return InvalidRequest(
         "COST_LIMIT_EXCEEDED",
         f"this run is estimated at {dollars:.6f} dollars, above max_cost {max_cost:g}; narrow it",

@@ -179,6 +179,7 @@ def _planned(args: argparse.Namespace, told: Told[CompactAnswer]) -> int:
         screen.show(frames.plan_groups(found))
         if found["groups"] > len(found["file_groups"]):
             screen.say(f"... and {plural(found['groups'] - len(found['file_groups']), 'more group')}")
+        screen.say(f"\n{_estimated(found['estimate'])}")
     if found["groups_deferred"]:
         screen.say(f"\n{plural(found['groups_deferred'], 'group')} left for another run by --max-files.")
     if found["skipped"]:
@@ -228,8 +229,9 @@ def _compacted(args: argparse.Namespace, told: Told[CompactAnswer]) -> None:
     if answer.status is Status.ALREADY_DONE:
         what = "--plan-id" if reason == "PLAN_ALREADY_COMMITTED" else "--idempotency-key"
         screen.say(f"{table} was compacted by this {what} before; nothing was done now.")
-    elif stats is None:
+    elif stats is None or not answer.compacted:
         screen.say(f"Nothing to do for {table} ({reason}): {WHY_NOTHING.get(reason or '', 'nothing was changed')}.")
+        _tell_expired(args, stats)
     else:
         took = seconds_text(stats.compaction_time_ms / 1000)
         partly = f", in part ({reason})" if answer.status is Status.PARTIAL else ""
@@ -241,11 +243,25 @@ def _compacted(args: argparse.Namespace, told: Told[CompactAnswer]) -> None:
             screen.say(f"\n{plural(stats.groups_deferred, 'group')} left for another run; {why}.")
         if resumable:
             screen.say(f"resume token {answer.resume_token}")
-        if stats.snapshots_expired:
-            freed = size_text(stats.bytes_freed)
-            screen.say(f"\n{plural(stats.snapshots_expired, 'snapshot')} expired, {freed} freed.")
-            tell_undo(args, stats.undo_id, stats.bytes_quarantined, stats.deletable_at)
+        _tell_expired(args, stats)
     warn(told.answer.warnings)
+
+
+def _tell_expired(args: argparse.Namespace, stats: CompactionStats | None) -> None:
+    if stats is not None and stats.snapshots_expired:
+        freed = size_text(stats.bytes_freed)
+        screen.say(f"\n{plural(stats.snapshots_expired, 'snapshot')} expired, {freed} freed.")
+        tell_undo(args, stats.undo_id, stats.bytes_quarantined, stats.deletable_at)
+
+
+def _estimated(estimate: Mapping[str, Any]) -> str:
+    """Say what a plan takes, in one line."""
+    requests = estimate["get_requests"] + estimate["put_requests"]
+    return (
+        f"It takes about {seconds_text(estimate['seconds'])} and {estimate['dollars']:.6f} dollars on Lambda "
+        f"({estimate['compute_dollars']:.6f} of compute, {estimate['request_dollars']:.6f} for {requests} requests), "
+        f"up to {estimate['peak_memory_mb']} MB here; a function needs {estimate['recommended_memory_mb']} MB."
+    )
 
 
 def _rewritten(stats: CompactionStats) -> str:

@@ -8,6 +8,7 @@ from regelate.core.answers import Status
 from regelate.core.planning.plan import CompactionPlan
 from regelate.core.policy.policy import CompactionPolicy, PlacementPolicy, RetentionPolicy, Verify
 from regelate.core.requests import CompactRequest
+from regelate.core.running.estimate import Estimate
 from regelate.core.running.routing import HERE_ALONE, Capabilities, Job
 from regelate.core.running.stats import CompactionStats
 from regelate.operations.compacting.partial_progress import AT_ONCE, PartialProgress, Stop
@@ -49,6 +50,8 @@ class CompactOutcome:
     reason: str
     compacted: bool
     plan: CompactionPlan | None = None
+    estimate: Estimate | None = None
+    """Of the plan, where nothing was done yet."""
     stats: CompactionStats | None = None
     snapshot_id: int | None = None
     warnings: tuple[str, ...] = ()

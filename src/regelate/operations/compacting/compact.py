@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from regelate.core.answers import Status
 from regelate.core.measures.measures import Compacted
@@ -12,8 +13,9 @@ from regelate.core.planning.plan import CompactionPlan, FileGroup, PlanReason
 from regelate.core.policy.policy import Verify
 from regelate.core.running.commit import SnapshotChange
 from regelate.core.running.conflict import DroppedGroup, Verdict, judge
+from regelate.core.running.estimate import Estimate, estimate
 from regelate.core.running.rewrite import RewriteResult, verify_content, verify_rewrite
-from regelate.core.running.routing import Job, Refused, nothing_fits, placed, route
+from regelate.core.running.routing import Job, Refused, Route, nothing_fits, placed, route, too_dear
 from regelate.core.running.stats import PhaseSeconds, summarise
 from regelate.core.table.deletes import dangling_after
 from regelate.core.table.head import Head
@@ -65,39 +67,23 @@ def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progre
         earlier.check_request(command.request_digest)
         return _already_done("RUN_ALREADY_COMMITTED", earlier.snapshot_id)
     executed = None if command.plan_id is None else head.plan(command.plan_id)
-    gone: tuple[DroppedGroup, ...] = ()
     try:
-        with tools.telemetry.span("plan"), watch.phase("plan"):
-            snapshot, plan = plan_table(
-                tools.reader,
-                tools.engine,
-                command.policy,
-                tools.placement,
-                plan_id=command.plan_id,
-                dry_run=command.dry_run,
-                through=command.through,
-                earlier_runs=command.earlier_runs,
-                partial_progress=command.partial_progress.enabled,
-            )
-            if command.plan_id is not None and plan.groups:
-                plan, gone = still_standing(tools.committer, snapshot, plan)
+        snapshot, plan, gone = _plan(tools, command, watch)
     except Conflict as changed:
         if executed is None or changed.code != "PLAN_CHANGED":
             raise
         return _already_done("PLAN_ALREADY_COMMITTED", executed.snapshot_id)
+    price = estimate(plan, tools.placement, read_again=command.verify is Verify.STRICT)
     if command.dry_run:
-        return CompactOutcome(status=Status.PLANNED, reason=plan.reason.value, compacted=False, plan=plan)
+        return _planned(command, plan, price)
+    run = _Run(snapshot=snapshot, plan=plan, watch=watch, gone=gone)
     if not plan.groups:
-        return CompactOutcome(status=Status.NOTHING_TO_DO, reason=plan.reason.value, compacted=False, plan=plan)
-    asked = placed(
-        plan, command.policy, tools.placement, command.capabilities, partial_progress=command.partial_progress.enabled
-    )
-    found = route(command.request, command.capabilities, asked)
+        return _nothing_to_merge(tools, command, run)
+    found = _routed(tools, command, plan, price)
     if isinstance(found, Refused):
         raise found.error
     if isinstance(found, Job):
         return left_to(found, plan)
-    run = _Run(snapshot=snapshot, plan=plan, watch=watch, gone=gone)
     with tools.telemetry.span("execute", groups=len(plan.groups), files=plan.files):
         results = _rewritten(tools, command, run, progress)
     if run.stopped is Stop.CANCELLED or not results:
@@ -106,6 +92,87 @@ def compact(tools: CompactionTools, command: CompactCommand, *, progress: Progre
     with tools.telemetry.span("commit", groups=len(results)), watch.phase("commit"):
         done = _committed(tools, command, run, results)
     return _outcome(tools, command, run, done, results)
+
+
+def _plan(
+    tools: CompactionTools, command: CompactCommand, watch: Stopwatch
+) -> tuple[TableSnapshot, CompactionPlan, tuple[DroppedGroup, ...]]:
+    """Plan, and of an earlier plan leave out what others have changed since. Errors: Conflict PLAN_CHANGED."""
+    with tools.telemetry.span("plan"), watch.phase("plan"):
+        snapshot, plan = plan_table(
+            tools.reader,
+            tools.engine,
+            command.policy,
+            tools.placement,
+            plan_id=command.plan_id,
+            dry_run=command.dry_run,
+            through=command.through,
+            earlier_runs=command.earlier_runs,
+            partial_progress=command.partial_progress.enabled,
+        )
+        if command.plan_id is None or not plan.groups:
+            return snapshot, plan, ()
+        return snapshot, *still_standing(tools.committer, snapshot, plan)
+
+
+def _routed(tools: CompactionTools, command: CompactCommand, plan: CompactionPlan, price: Estimate) -> Route:
+    asked = placed(
+        plan,
+        command.policy,
+        tools.placement,
+        command.capabilities,
+        dollars=price.dollars,
+        partial_progress=command.partial_progress.enabled,
+    )
+    return route(command.request, command.capabilities, asked)
+
+
+def _planned(command: CompactCommand, plan: CompactionPlan, price: Estimate) -> CompactOutcome:
+    """Return the outcome of a dry run. Errors: InvalidRequest COST_LIMIT_EXCEEDED."""
+    dear = too_dear(command.request, price.dollars)
+    if dear is not None:
+        raise dear
+    return CompactOutcome(
+        status=Status.PLANNED,
+        reason=plan.reason.value,
+        compacted=False,
+        plan=plan,
+        estimate=price,
+        warnings=_warnings(plan),
+    )
+
+
+def _nothing_to_merge(tools: CompactionTools, command: CompactCommand, run: _Run) -> CompactOutcome:
+    """Expire all the same, where that was asked for: streams rot a table's history also where no file is small."""
+    plan, before = run.plan, run.snapshot
+    expired = _expired(tools, command, run)
+    stats = None
+    if expired.snapshot_ids or expired.files_deleted:
+        stats = summarise(
+            before,
+            plan,
+            (),
+            command.policy,
+            files_after=before.file_count,
+            bytes_after=before.size_bytes,
+            manifests_after=before.manifest_count,
+            commit_attempts=0,
+            dropped_groups=0,
+            seconds=PhaseSeconds(**run.watch.seconds),
+            **_of_expiry(expired),
+        )
+    return CompactOutcome(
+        status=Status.NOTHING_TO_DO,
+        reason=plan.reason.value,
+        compacted=False,
+        plan=plan,
+        stats=stats,
+        warnings=tuple(run.warnings),
+    )
+
+
+def _warnings(plan: CompactionPlan) -> tuple[str, ...]:
+    return () if plan.cut_short is None else (plan.cut_short.warning,)
 
 
 def _already_done(reason: str, snapshot_id: int | None) -> CompactOutcome:
@@ -234,6 +301,7 @@ def _outcome(
     landed = [r for r in results if all(t.data_file.path in change.removed for t in r.group.tasks)]
     totals = _totals(tools, run, landed)
     expired = _expired(tools, command, run)
+    run.warnings += _warnings(run.plan)
     run.warnings += [dropped_text(d) for d in run.dropped]
     run.warnings += [f"group {group.index} was left out: {error}" for group, error in run.failed]
     stats = summarise(
@@ -247,12 +315,8 @@ def _outcome(
         delete_files_removed=len(change.dropped_delete_paths),
         commit_attempts=done.attempts,
         dropped_groups=len(run.dropped) + len(run.failed),
-        snapshots_expired=len(expired.snapshot_ids),
-        bytes_freed=expired.bytes_freed,
-        bytes_quarantined=expired.bytes_quarantined,
-        undo_id=expired.undo_id,
-        deletable_ms=expired.deletable_ms,
         seconds=PhaseSeconds(**run.watch.seconds),
+        **_of_expiry(expired),
     )
     tools.telemetry.tell(Compacted.of(run.snapshot.ident, stats, landed, at_ms=tools.clock.now_ms()))
     partial = run.dropped or run.failed or run.plan.deferred
@@ -292,6 +356,17 @@ def _reason(run: _Run) -> str:
     if run.failed:
         return run.failed[0][1].code
     return PlanReason.BUDGET_CAPPED.value if run.stopped is None else run.stopped.value
+
+
+def _of_expiry(expired: Expired) -> dict[str, Any]:
+    """Return what the stats say of an expiry."""
+    return {
+        "snapshots_expired": len(expired.snapshot_ids),
+        "bytes_freed": expired.bytes_freed,
+        "bytes_quarantined": expired.bytes_quarantined,
+        "undo_id": expired.undo_id,
+        "deletable_ms": expired.deletable_ms,
+    }
 
 
 def _expired(tools: CompactionTools, command: CompactCommand, run: _Run) -> Expired:
