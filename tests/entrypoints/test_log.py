@@ -17,6 +17,7 @@ from regelate.entrypoints.log import (
     adopt_libraries,
     redacted,
     safe,
+    told,
 )
 from regelate.errors import Unavailable
 from tests.entrypoints.fakes import FakeService, LambdaContext
@@ -47,6 +48,11 @@ SECRETS = [
     ("https://b.s3.amazonaws.com/k?X-Amz-Security-Token=IQoJb3JpZ2luX2Vj", "IQoJb3JpZ2luX2Vj"),
     ("token=ghp_abcdefghijklmnop", "ghp_abcdefghijklmnop"),
     ("credential = id:verysecret", "verysecret"),
+    ("token: plainword", "plainword"),
+    ("secret=two words", "two"),
+    ("api_key: abcdef123 is not known", "abcdef123"),
+    ("the header was basic dXNlcjpwYXNz", "dXNlcjpwYXNz"),
+    ("the header was bearer mF_9.B5f-4.1JqM", "mF_9.B5f-4.1JqM"),
 ]
 
 
@@ -78,6 +84,13 @@ def test_a_secret_is_blotted_out_and_the_rest_stays(text: str, secret: str) -> N
         "records: this field is missing",
         "the token of a plan is not secret",
         "row 3, column secret_santa: expected long",
+        "column token: expected long, got a string",
+        "column api_key: NULL in a required column",
+        "resume_token: the token already holds the first request's fields",
+        "secret: this field is missing",
+        "credentials: none of this service",
+        "a basic operation, and its bearer authorises nothing",
+        "Basic authentication is what the catalog wants",
     ],
 )
 def test_an_ordinary_message_stays_word_for_word(text: str) -> None:
@@ -95,6 +108,28 @@ def test_a_secret_in_a_fault_reaches_neither_the_answer_nor_the_log(
         answer = ask(failing(service, fault), QUERY)
         assert secret not in json.dumps(answer)
     assert secret not in json.dumps(log_lines())
+
+
+STACKS = [
+    "Out of memory\n\nStack Trace:\n/lib/duckdb.so(_ZN6duckdb9ExceptionC2Ev+0x1a) [0x7f12ab34cd56]\n[0x7f00aa]",
+    "Out of memory in <Scan object at 0x7f12ab34cd56>",
+    'Out of memory: Traceback (most recent call last):\n  File "/app/regelate/x.py", line 3',
+]
+
+
+@pytest.mark.parametrize("text", STACKS)
+def test_a_stack_and_an_address_in_memory_are_no_part_of_an_answer(service: FakeService, text: str) -> None:
+    fault = Unavailable("CATALOG_UNAVAILABLE", text, cause=text, of={"deep": [text]})
+    answer = json.dumps(ask(failing(service, fault), QUERY))
+    assert answer.count("Out of memory") == 3
+    assert not any(inside in answer for inside in ("0x7f", "_ZN", "duckdb.so", "regelate/x.py"))
+
+
+@pytest.mark.parametrize(
+    "text", ["column id: '0x7f12ab34cd56' is no long", "0x1F is 31", "the stack trace is in the log"]
+)
+def test_a_value_that_looks_like_an_address_stays(text: str) -> None:
+    assert told(text) == text
 
 
 def test_an_unexpected_fault_is_answered_without_a_stack_and_logged_once_with_it(

@@ -55,7 +55,7 @@ from regelate.entrypoints.api.requests import (
     asked,
 )
 from regelate.entrypoints.api.validation import validated
-from regelate.entrypoints.log import redacted, safe
+from regelate.entrypoints.log import safe, told
 from regelate.errors import InvalidRequest
 from regelate.operations.table_stats import TableStatsAnswer
 from regelate.service.facade import Service
@@ -224,7 +224,7 @@ def _redacted(job: Told) -> Told:
     if job.error is None:
         return job
     details = cast(Mapping[str, object], safe(job.error.details))
-    return replace(job, error=replace(job.error, message=redacted(job.error.message), details=details))
+    return replace(job, error=replace(job.error, message=told(job.error.message), details=details))
 
 
 def _scope(service: Service, request: Sweep, caller: Caller) -> Scope:

@@ -31,16 +31,26 @@ _SECRET_NAME = (
     r"(?:password|passwd|pwd|secret|token|credentials?|signature|authorization"
     r"|(?:access|api|account|private|secret)[-_.]?key(?:[-_.]?id)?)"
 )
+_LIKE_A_KEY = r"[A-Za-z0-9._~+/-]*(?:[0-9=_~]|[a-z][A-Z]|[A-Z]{2})"
+"""No word of English: a digit, a sign of base64, or letters of both cases in a row."""
+_PROSE = r"(?<=:) (?:[a-z]+|NULL)\b[,;]? [a-z]+\b"
+"""What is said of a field whose name sounds secret: plain words after a colon. A value stands alone, or in quotes."""
 _NAMES_A_SECRET = re.compile(rf"(?i){_SECRET_NAME}$")
 _SECRETS = (
     (re.compile(r"\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}\b"), _BLOT),
-    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), rf"\1 {_BLOT}"),
+    (re.compile(rf"\b((?i:bearer|basic))\s+(?={_LIKE_A_KEY})[A-Za-z0-9._~+/=-]{{8,}}"), rf"\1 {_BLOT}"),
     (re.compile(r"(?i)([a-z][a-z0-9+.-]{1,20}://)[^/\s@'\"]{1,500}@"), rf"\1{_BLOT}@"),
     (
-        re.compile(rf"(?i)({_SECRET_NAME}[\"']?\s{{0,3}}[=:]\s{{0,3}}[\"']?)[^\s\"',;&)}}\]]{{1,2000}}"),
+        re.compile(rf"((?i:{_SECRET_NAME})[\"']?\s{{0,3}}[=:](?!{_PROSE})\s{{0,3}}[\"']?)[^\s\"',;&)}}\]]{{1,2000}}"),
         rf"\1{_BLOT}",
     ),
 )
+
+_INSIDES = (
+    (re.compile(r"\s*\b(?:Stack Trace|Traceback \(most recent call last\)):.*", re.DOTALL | re.IGNORECASE), ""),
+    (re.compile(r"(?:\s+at)?\s+\[?0x[0-9a-f]{8,16}\b\]?(?=[>\s.,;)]|$)"), ""),
+)
+"""Stacks of C++ and Python, and addresses in memory: for whoever has the log, not for whoever asked."""
 
 logger = Logger(service="regelate", stream=sys.stderr, json_serializer=partial(json.dumps, default=str))
 """Standard error, so that a command's own output on standard output stays clean; Lambda collects both. ASCII, so that
@@ -79,12 +89,20 @@ def redacted(text: str, limit: int = MAX_TEXT_CHARACTERS) -> str:
     return shown if len(shown) <= limit and len(text) <= 4 * limit else shown[:limit] + "..."
 
 
+def told(text: str) -> str:
+    """Return `text` as an answer may hold it: redacted, cut, without a stack or an address in memory."""
+    shown = text[: 4 * MAX_TEXT_CHARACTERS]
+    for pattern, instead in _INSIDES:
+        shown = pattern.sub(instead, shown)
+    return redacted(shown)
+
+
 def safe(value: object, depth: int = 6) -> object:
-    """Return JSON details with every text redacted and cut; long collections are cut, what is not JSON becomes text."""
+    """Return details for an answer, every text as `told`; long collections are cut, what is not JSON becomes text."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
-        return redacted(value)
+        return told(value)
     if depth == 0:
         return "..."
     if isinstance(value, Mapping):
@@ -92,7 +110,7 @@ def safe(value: object, depth: int = 6) -> object:
         return {key: _BLOT if _NAMES_A_SECRET.search(key) else safe(item, depth - 1) for key, item in items}
     if isinstance(value, list | tuple | set | frozenset):
         return [safe(item, depth - 1) for item in list(value)[:_MOST_ITEMS]]
-    return redacted(str(value))
+    return told(str(value))
 
 
 def stack_of(fault: BaseException) -> str:

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Literal, cast
 
 from regelate.core.answers import Answer, answer_fields
-from regelate.entrypoints.log import redacted, safe
+from regelate.entrypoints.log import safe, told
 from regelate.errors import ErrorDetail, RegelateError
 
 
@@ -27,7 +27,7 @@ def succeeded(answer: Answer, request_id: str) -> dict[str, object]:
 def failed(fault: RegelateError, request_id: str) -> dict[str, object]:
     """Return the answer of a fault: what was wrong and what to do; secrets blotted out, long texts cut."""
     details = cast(Mapping[str, Any], safe(fault.details))
-    error = replace(fault.as_error(), message=redacted(fault.message), details=details)
+    error = replace(fault.as_error(), message=told(fault.message), details=details)
     return answer_fields(ErrorAnswer(success=False, error=error, request_id=request_id))
 
 
