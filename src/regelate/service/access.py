@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from regelate.core.access import Access, StorageSession, session_name, session_policy
+from regelate.core.access import Access, session_name, session_policy
+from regelate.ports.access import OpenCatalogs, StorageSessions
 from regelate.tenancy import Address
 
 if TYPE_CHECKING:
     from regelate.settings import Settings
-
-
-class StorageSessions(Protocol):
-    """Hands out credentials that can do no more than a policy says, for at least so many seconds."""
-
-    def session(self, policy: str, *, name: str, least_seconds: float) -> StorageSession: ...
-
-
-class OpenCatalogs(Protocol):
-    """Opens catalogs by PyIceberg's properties; `folders` are made first, `session` names the credentials."""
-
-    def open(
-        self, name: str, properties: Mapping[str, str], folders: tuple[Path, ...] = (), *, session: str = ""
-    ) -> Any: ...
 
 
 class CatalogAccess:

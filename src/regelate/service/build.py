@@ -13,8 +13,9 @@ from regelate.adapters.clock import SystemClock
 from regelate.adapters.telemetry import ProcessTelemetry
 from regelate.core.policy.policy import PlacementPolicy
 from regelate.operations.compacting.conducting import ConfiguredKnobs
+from regelate.ports.access import OpenCatalogs, StorageSessions
 from regelate.ports.clock import Clock
-from regelate.service.access import CatalogAccess, OpenCatalogs, StorageSessions
+from regelate.service.access import CatalogAccess
 from regelate.service.compaction_runs import CompactionPorts, CompactionRuns
 from regelate.service.compactions import Compactions
 from regelate.service.engines import Engines
