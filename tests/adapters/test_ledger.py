@@ -16,8 +16,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import CommitTableResponse, Table
 
 from regelate.adapters.clock import SystemClock
+from regelate.adapters.iceberg.cleanup.dead_runs import TableLedgers
 from regelate.adapters.iceberg.commit.producer import SnapshotProducer
-from regelate.adapters.iceberg.dead_runs import TableLedgers
 from regelate.adapters.iceberg.files.ledger import FOLDER, RunLedger
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.session import TableSession

@@ -15,8 +15,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import NestedField, UUIDType
 
-from regelate.adapters.iceberg.commit.manifest_writer import ManifestWriter, write_manifest_list
 from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.adapters.iceberg.metadata.manifest_writer import ManifestWriter, write_manifest_list
 from tests.support.java_manifests import (
     KINDS,
     OURS_TOO,

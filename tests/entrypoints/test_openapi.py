@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 from regelate.entrypoints.actions import OPERATIONS
-from regelate.entrypoints.api.openapi import openapi_document, openapi_text
 from regelate.entrypoints.api.short_form import ShortCompact
 from regelate.entrypoints.aws.http import ROUTES
+from regelate.entrypoints.openapi import openapi_document, openapi_text
 from tests.entrypoints.fakes import REPOSITORY
 
 COMMITTED = REPOSITORY / "openapi.json"
@@ -17,11 +17,11 @@ NOT_BUILT = ("ref",)
 
 
 def test_the_committed_document_is_what_the_models_say() -> None:
-    assert COMMITTED.read_text() == openapi_text(), "run: python -m regelate.entrypoints.api.openapi > openapi.json"
+    assert COMMITTED.read_text() == openapi_text(), "run: python -m regelate.entrypoints.openapi > openapi.json"
 
 
 def test_running_the_module_prints_the_document() -> None:
-    command = [sys.executable, "-m", "regelate.entrypoints.api.openapi"]
+    command = [sys.executable, "-m", "regelate.entrypoints.openapi"]
     printed = subprocess.run(command, capture_output=True, check=True, text=True, cwd=REPOSITORY / "src").stdout
     assert printed == openapi_text()
 

@@ -11,8 +11,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 
-from regelate.adapters.iceberg.commit.manifest_writer import write_manifest_list
 from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.adapters.iceberg.metadata.manifest_writer import write_manifest_list
 from tests.spark.iceberg import each
 from tests.support.java_manifests import RECORDED, SCHEMA, SPECS, header_of, metadata_json, partition_fields
 

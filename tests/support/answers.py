@@ -9,7 +9,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from regelate.entrypoints.actions import OPERATIONS
-from regelate.entrypoints.api.openapi import openapi_document
+from regelate.entrypoints.openapi import openapi_document
 
 
 def check_answer(operation: str, answer: Mapping[str, Any]) -> None:

@@ -48,9 +48,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from regelate.adapters.iceberg.commit.manifest_writer import ManifestWriter
 from regelate.adapters.iceberg.commit.manifest_writing import known_schemas
 from regelate.adapters.iceberg.metadata.manifest_schema import partition_type
+from regelate.adapters.iceberg.metadata.manifest_writer import ManifestWriter
 from tests.support.iceberg_tables import local_path
 
 RECORDED = Path(__file__).parents[1] / "adapters" / "java_manifests.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
@@ -11,6 +12,8 @@ from typing import Any, TypeVar
 from regelate.core.engines import Engine
 
 JsonValue = Any
+IDENTIFIER = re.compile(r"[\x21-\x7e]{1,128}")
+"""A text of the caller's that ends up in answers, logs and snapshot summaries: visible ASCII only."""
 AUTO = "auto"
 ENGINES_ASKED_FOR = (AUTO, *(engine.value for engine in Engine))
 """`auto`, as with none: whoever the route names."""

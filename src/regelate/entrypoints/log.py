@@ -18,7 +18,7 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from regelate.entrypoints.api.fields import IDENTIFIER
+from regelate.core.requests import IDENTIFIER
 
 MAX_TEXT_CHARACTERS = 2_000
 MAX_STACK_CHARACTERS = 8_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from regelate.adapters.iceberg.dead_runs import TableLedgers
+from regelate.adapters.iceberg.cleanup.dead_runs import TableLedgers
 from regelate.core.policy.policy import RetentionPolicy
 from regelate.operations.upkeep.cleaning import (
     DanglingRemoved,

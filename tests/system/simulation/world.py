@@ -17,8 +17,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField
 
-from regelate.adapters.iceberg import dead_runs
-from regelate.adapters.iceberg.cleanup import neighbours, quarantine, reach
+from regelate.adapters.iceberg.cleanup import dead_runs, neighbours, quarantine, reach
 from regelate.adapters.iceberg.files import store as object_store
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.tables.properties import gc_enabled

@@ -35,7 +35,7 @@ from regelate.core.table.storage import ObjectStoreAccess
 from regelate.errors import RegelateError
 
 if TYPE_CHECKING:
-    from regelate.adapters.iceberg.dead_runs import TableLedgers
+    from regelate.adapters.iceberg.cleanup.dead_runs import TableLedgers
     from regelate.adapters.iceberg.rows import IcebergRowWriter
     from regelate.adapters.iceberg.scan import SnapshotScan
 
@@ -185,7 +185,7 @@ class TableSession:
     @property
     def ledgers(self) -> TableLedgers:
         """Those of every run, for a sweep; `ledger` is that of this one."""
-        from regelate.adapters.iceberg.dead_runs import TableLedgers
+        from regelate.adapters.iceberg.cleanup.dead_runs import TableLedgers
 
         return TableLedgers(self.catalog, self._ident, self._manifests)
 

@@ -133,14 +133,12 @@ class SelectionRule:
     """What a selection asks beside the filters and the sizes of files; None asks nothing.
 
     `takes`: of a partition, before any of its files is looked at, which are otherwise `left_as`. `wants_work`: of a
-    partition's totals, before its candidates are grouped; `force` and `rewrite-all` overrule it. `reads_time`: the
-    policy's `now_ms` counts.
+    partition's totals, before its candidates are grouped; `force` and `rewrite-all` overrule it.
     """
 
     takes: Callable[[Partition, CompactionPolicy], bool] | None = None
     left_as: Reason = Reason.PARTITION_NOT_SELECTED
     wants_work: Callable[[PartitionTotals, CompactionPolicy], bool] | None = None
-    reads_time: bool = False
 
     @property
     def narrows(self) -> bool:
@@ -150,6 +148,6 @@ class SelectionRule:
 
 SELECTIONS: Mapping[Selection, SelectionRule] = {
     Selection.SMALL_FILES: SelectionRule(),
-    Selection.TIME_SERIES: SelectionRule(takes=is_quiet, left_as=Reason.PARTITION_NOT_QUIET, reads_time=True),
+    Selection.TIME_SERIES: SelectionRule(takes=is_quiet, left_as=Reason.PARTITION_NOT_QUIET),
     Selection.PARTITION: SelectionRule(wants_work=is_ill),
 }

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from regelate.core.planning.selection import SELECTIONS
 from regelate.core.policy.option_retention import RetentionDefaults, resolve_retention
 from regelate.core.policy.option_values import (
     MAX_INT,
@@ -149,7 +148,7 @@ def resolve_policy(
     knobs: dict[str, Any] = layered(*(layer.values for layer in layers))
     for size in _SIZES:
         knobs.pop(size, None)
-    if SELECTIONS[knobs.get("selection", Selection.SMALL_FILES)].reads_time:
+    if Selection(knobs.get("selection", Selection.SMALL_FILES)).reads_time:
         knobs["now_ms"] = now_ms
     if knobs.get("strategy") is Strategy.SORT:
         knobs["sort_order"] = knobs.get("sort_order") or table_sort_order

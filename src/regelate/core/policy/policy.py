@@ -27,6 +27,11 @@ class Selection(StrEnum):
     TIME_SERIES = "time-series"
     PARTITION = "partition"
 
+    @property
+    def reads_time(self) -> bool:
+        """Whether the policy's `now_ms` counts."""
+        return self is Selection.TIME_SERIES
+
 
 class JobOrder(StrEnum):
     NONE = "none"

@@ -12,12 +12,11 @@ from pydantic_core import PydanticCustomError
 from regelate.core.policy.option_values import MAX_LONG, partition_filters, refused
 from regelate.core.policy.options import ICEBERG_OPTIONS
 from regelate.core.policy.policy import MAX_TARGET_BYTES, MB
+from regelate.core.requests import IDENTIFIER
 from regelate.core.running.resume import MAX_TOKEN_CHARACTERS
 from regelate.errors import InvalidRequest
 
 _DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
-IDENTIFIER = re.compile(r"[\x21-\x7e]{1,128}")
-"""A text of the caller's that ends up in answers, logs and snapshot summaries: visible ASCII only."""
 Identifier = Annotated[str, Field(pattern=f"^{IDENTIFIER.pattern}$")]
 Token = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=MAX_TOKEN_CHARACTERS)]
 Scalar = str | int | float | bool | None

@@ -176,13 +176,13 @@ def _looked_up(asked: Asked, request: Mapping[str, object]) -> Response[str]:
 
 
 def _openapi(asked: Asked) -> Response[str]:
-    from regelate.entrypoints.api.openapi import openapi_text
+    from regelate.entrypoints.openapi import openapi_text
 
     return Response(200, JSON, openapi_text())
 
 
 def _docs(asked: Asked) -> Response[str]:
-    from regelate.entrypoints.api.openapi import swagger_page
+    from regelate.entrypoints.openapi import swagger_page
 
     try:
         environment = asked.provider().settings.environment

@@ -11,11 +11,11 @@ from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
+from regelate.adapters.iceberg.cleanup.dead_runs import read_entry
 from regelate.adapters.iceberg.cleanup.neighbours import folders_of
 from regelate.adapters.iceberg.cleanup.quarantine import QuarantineLists, quarantine_folders
 from regelate.adapters.iceberg.cleanup.reach import freely
 from regelate.adapters.iceberg.cleanup.reached import all_manifests
-from regelate.adapters.iceberg.dead_runs import read_entry
 from regelate.adapters.iceberg.files.ledger import FOLDER as LEDGER_FOLDER
 from regelate.adapters.iceberg.files.store import ObjectStore, own_folders
 from regelate.adapters.iceberg.manifests import ManifestReader

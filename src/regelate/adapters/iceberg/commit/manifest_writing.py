@@ -12,8 +12,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from regelate.adapters.iceberg.commit.manifest_writer import ManifestWriter
 from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.adapters.iceberg.metadata.manifest_writer import ManifestWriter
 
 TARGET_SIZE = "commit.manifest.target-size-bytes"
 TARGET_SIZE_DEFAULT = 8 * 1024 * 1024

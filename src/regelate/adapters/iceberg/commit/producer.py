@@ -39,12 +39,12 @@ from pyiceberg.table.update import (
 
 from regelate.adapters.iceberg.commit.expiry import restoring_updates
 from regelate.adapters.iceberg.commit.head_contents import write_group
-from regelate.adapters.iceberg.commit.manifest_writer import write_manifest_list
 from regelate.adapters.iceberg.commit.manifest_writing import ManifestFiles, merge_manifests
 from regelate.adapters.iceberg.commit.native import native_data_file
 from regelate.adapters.iceberg.commit.removal import Removal
 from regelate.adapters.iceberg.commit.summary import snapshot_summary
 from regelate.adapters.iceberg.manifests import ManifestReader
+from regelate.adapters.iceberg.metadata.manifest_writer import write_manifest_list
 from regelate.core.running.commit import SnapshotChange
 from regelate.core.running.rewrite import NewDataFile
 from regelate.core.table.table import MAIN_BRANCH

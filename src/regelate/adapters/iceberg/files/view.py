@@ -33,10 +33,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
-from regelate.adapters.iceberg.commit.manifest_writer import PLAIN, ManifestWriter, write_manifest_list
 from regelate.adapters.iceberg.files.file_layouts import FileLayouts
 from regelate.adapters.iceberg.files.promotion import maybe_promoted
 from regelate.adapters.iceberg.manifests import READ_VERSION
+from regelate.adapters.iceberg.metadata.manifest_writer import PLAIN, ManifestWriter, write_manifest_list
 from regelate.adapters.iceberg.metadata.tasks import unsupported
 from regelate.adapters.iceberg.tables.properties import NAME_MAPPING
 from regelate.adapters.iceberg.tables.schema import columns_of

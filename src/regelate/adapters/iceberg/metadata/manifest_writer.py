@@ -35,7 +35,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 from pyiceberg.types import NestedField, StructType, UnknownType
 
-from regelate.adapters.iceberg.commit.partition_bounds import PartitionBounds
 from regelate.adapters.iceberg.metadata.manifest_schema import (
     BLOCK_SIZE_ID,
     MANIFEST_ENTRY,
@@ -47,6 +46,7 @@ from regelate.adapters.iceberg.metadata.manifest_schema import (
     partition_type,
 )
 from regelate.adapters.iceberg.metadata.packed_maps import copying
+from regelate.adapters.iceberg.metadata.partition_bounds import PartitionBounds
 
 BLOCK_ENTRIES = 256
 """Entries of one Avro block; one block per entry is slow and large."""

@@ -1,6 +1,6 @@
 """openapi.json, generated from the models, and the Swagger page around it.
 
-`python -m regelate.entrypoints.api.openapi > openapi.json` writes the committed copy anew; a test holds the two
+`python -m regelate.entrypoints.openapi > openapi.json` writes the committed copy anew; a test holds the two
 together.
 """
 
