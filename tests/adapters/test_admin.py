@@ -346,15 +346,17 @@ def test_a_bad_definition_makes_neither_table_nor_namespace(
 
 def test_altering_sets_and_unsets_and_answers_with_all(admin: IcebergAdmin) -> None:
     admin.create("n.t", defined(a="1", b="2"), if_not_exists=False)
-    found = admin.alter("n.t", set_properties={"c": "3", "a": "9"}, unset_properties=["b", "unknown"])
-    assert {k: v for k, v in found.items() if k in "abc"} == {"a": "9", "c": "3"}
-    assert admin.describe("n.t").properties == found
+    changed, found = admin.alter("n.t", set_properties={"c": "3", "a": "9"}, unset_properties=["b", "unknown"])
+    assert changed
+    assert {k: v for k, v in found.properties.items() if k in "abc"} == {"a": "9", "c": "3"}
+    assert admin.describe("n.t") == found
 
 
 def test_altering_nothing_commits_nothing(admin: IcebergAdmin, catalog: SqlCatalog) -> None:
     admin.create("n.t", defined(a="1"), if_not_exists=False)
     before = catalog.load_table("n.t").metadata_location
-    assert admin.alter("n.t", set_properties={"a": "1"}, unset_properties=["none"])["a"] == "1"
+    changed, found = admin.alter("n.t", set_properties={"a": "1"}, unset_properties=["none"])
+    assert (changed, found.properties["a"]) == (False, "1")
     assert catalog.load_table("n.t").metadata_location == before
 
 
@@ -391,9 +393,10 @@ def test_altering_tries_again_after_a_lost_race_and_keeps_the_others_change(tmp_
         others.alter("n.t", set_properties={"theirs": str(len(waits))}, unset_properties=[])
 
     catalog.lost_commits = 2
-    found = IcebergAdmin(catalog, defaults={}, sleep=meanwhile).alter(
+    _, table = IcebergAdmin(catalog, defaults={}, sleep=meanwhile).alter(
         "n.t", set_properties={"ours": "1"}, unset_properties=[]
     )
+    found = table.properties
     assert (found["ours"], found["theirs"], len(waits)) == ("1", "2", 2)
     assert 0 < waits[0] < 0.2 < 0.5 > waits[1] > waits[0] / 3
 

@@ -33,6 +33,7 @@ from regelate.core.answers import (
     WriteAnswer,
 )
 from regelate.core.requests import CompactRequest, MaintainRequest, QueryRequest
+from regelate.core.table.evolution import NO_EVOLUTION, Evolution
 from regelate.core.table.schema import TableDefinition
 from regelate.errors import Conflict, NotFound
 from regelate.operations.table_stats import TableStatsAnswer
@@ -170,13 +171,19 @@ class FakeService:
 
     @answering(AlterTableAnswer)
     def alter_table(
-        self, address: Address, *, set_properties: Mapping[str, str], unset_properties: Sequence[str]
+        self,
+        address: Address,
+        *,
+        set_properties: Mapping[str, str],
+        unset_properties: Sequence[str],
+        evolution: Evolution = NO_EVOLUTION,
     ) -> dict[str, object]:
-        self._called("ALTER_TABLE", address, set_properties=set_properties, unset_properties=unset_properties)
+        changes = {"set_properties": set_properties, "unset_properties": unset_properties}
+        self._called("ALTER_TABLE", address, **changes, evolution=evolution)
         table = self._table(address)
         kept = {name: value for name, value in table.properties.items() if name not in unset_properties}
         table.properties = {**kept, **set_properties}
-        return {"properties": table.properties}
+        return {"changed": True, "schema": {"fields": {}}, "partition_spec": [], "properties": table.properties}
 
     @answering(DescribeTableAnswer)
     def describe_table(self, address: Address) -> dict[str, object]:

@@ -31,7 +31,7 @@ from regelate.core.answers import (
 )
 from regelate.core.jobs.job import JobState
 from regelate.core.requests import CompactRequest, MaintainRequest, QueryRequest
-from regelate.entrypoints.api.definition import table_definition
+from regelate.entrypoints.api.definition import evolution, table_definition
 from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, ListJobs, Sweep
 from regelate.entrypoints.api.request_base import NamespaceRequest, TableRequest
 from regelate.entrypoints.api.requests import (
@@ -116,6 +116,7 @@ def _alter_table(service: Service, request: AlterTable, caller: Caller) -> Answe
         _address(service, request, caller),
         set_properties=request.set_properties,
         unset_properties=request.unset_properties,
+        evolution=evolution(request),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from regelate.core.answers import (
+    AlterTableAnswer,
     CompactAnswer,
     DanglingDeletesAnswer,
     DescribeTableAnswer,
@@ -71,6 +72,15 @@ def described(table: TableDescription) -> DescribeTableAnswer:
         snapshot_id=table.snapshot_id,
         snapshot_count=table.snapshot_count,
         refs=tuple({"name": r.name, "type": r.kind.value, "snapshot_id": r.snapshot_id} for r in table.refs),
+    )
+
+
+def altered(table: DescribeTableAnswer, *, changed: bool) -> AlterTableAnswer:
+    return AlterTableAnswer(
+        changed=changed,
+        schema=table.schema,
+        partition_spec=table.partition_spec,
+        properties=table.properties,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from regelate.core.table.evolution import NO_EVOLUTION, Evolution
 from regelate.core.table.schema import TableDefinition, TableDescription
 from regelate.ports.fleet import Fleet
 from regelate.ports.table import TableAdmin
@@ -17,6 +18,14 @@ class CreatedTable:
     created: bool
     table_uuid: str
     location: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlteredTable:
+    """`changed` is False when the table was just as asked for already."""
+
+    changed: bool
+    table: TableDescription
 
 
 def create_table(
@@ -33,9 +42,16 @@ def alter_table(
     *,
     set_properties: Mapping[str, str] | None = None,
     unset_properties: Sequence[str] = (),
-) -> Mapping[str, str]:
-    """Change table properties and return all of them."""
-    return admin.alter(ident, set_properties=set_properties or {}, unset_properties=unset_properties)
+    evolution: Evolution = NO_EVOLUTION,
+) -> AlteredTable:
+    """Change properties, columns and partition fields in one commit.
+
+    Errors: InvalidRequest INVALID_SCHEMA, INVALID_PARTITION_SPEC, INVALID_OPTION; Conflict COMMIT_CONFLICT.
+    """
+    changed, table = admin.alter(
+        ident, set_properties=set_properties or {}, unset_properties=unset_properties, evolution=evolution
+    )
+    return AlteredTable(changed=changed, table=table)
 
 
 def describe_table(admin: TableAdmin, ident: str) -> TableDescription:

@@ -8,6 +8,7 @@ from typing import Protocol
 from regelate.core.planning.plan import FileGroup
 from regelate.core.planning.selection import Reason
 from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.table.evolution import NO_EVOLUTION, Evolution
 from regelate.core.table.input_metrics import InputMetrics
 from regelate.core.table.schema import TableDefinition, TableDescription
 from regelate.core.table.table import DataFile, TableSnapshot
@@ -20,8 +21,13 @@ class TableAdmin(Protocol):
         self, ident: str, definition: TableDefinition, *, if_not_exists: bool
     ) -> tuple[bool, TableDescription]: ...
     def alter(
-        self, ident: str, *, set_properties: Mapping[str, str], unset_properties: Sequence[str]
-    ) -> Mapping[str, str]: ...
+        self,
+        ident: str,
+        *,
+        set_properties: Mapping[str, str],
+        unset_properties: Sequence[str],
+        evolution: Evolution = NO_EVOLUTION,
+    ) -> tuple[bool, TableDescription]: ...
     def describe(self, ident: str) -> TableDescription: ...
     def list_tables(self, namespace: str) -> tuple[str, ...]: ...
     def drop(self, ident: str, *, purge: bool) -> None: ...

@@ -14,6 +14,7 @@ from regelate.core.answers import (
     ListNamespacesAnswer,
     ListTablesAnswer,
 )
+from regelate.core.table.evolution import NO_EVOLUTION, Evolution
 from regelate.core.table.schema import TableDefinition
 from regelate.operations import answers
 from regelate.service.access import CatalogAccess
@@ -41,15 +42,24 @@ class Tables:
         return CreateTableAnswer(created=made.created, table_uuid=made.table_uuid, location=made.location)
 
     def alter_table(
-        self, address: Address, *, set_properties: Mapping[str, str], unset_properties: Sequence[str]
+        self,
+        address: Address,
+        *,
+        set_properties: Mapping[str, str],
+        unset_properties: Sequence[str],
+        evolution: Evolution = NO_EVOLUTION,
     ) -> AlterTableAnswer:
         from regelate.operations.tables import alter_table
 
         self._check(address, set_properties)
-        found = alter_table(
-            self._admin(address), address.ident, set_properties=set_properties, unset_properties=unset_properties
+        done = alter_table(
+            self._admin(address),
+            address.ident,
+            set_properties=set_properties,
+            unset_properties=unset_properties,
+            evolution=evolution,
         )
-        return AlterTableAnswer(properties=dict(found))
+        return answers.altered(answers.described(done.table), changed=done.changed)
 
     def describe_table(self, address: Address) -> DescribeTableAnswer:
         from regelate.operations.tables import describe_table

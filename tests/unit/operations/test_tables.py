@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from regelate.core.table.evolution import NO_EVOLUTION, Evolution
 from regelate.core.table.schema import Column, TableDefinition, TableDescription
 from regelate.errors import Conflict, NotFound
 from regelate.operations.tables import (
@@ -52,12 +53,18 @@ class TablesInMemory(TableAdmin):
         return True, self.tables[ident]
 
     def alter(
-        self, ident: str, *, set_properties: Mapping[str, str], unset_properties: Sequence[str]
-    ) -> Mapping[str, str]:
+        self,
+        ident: str,
+        *,
+        set_properties: Mapping[str, str],
+        unset_properties: Sequence[str],
+        evolution: Evolution = NO_EVOLUTION,
+    ) -> tuple[bool, TableDescription]:
         found = self.describe(ident)
         kept = {k: v for k, v in found.properties.items() if k not in unset_properties}
-        self.tables[ident] = replace(found, properties={**kept, **set_properties})
-        return self.tables[ident].properties
+        columns = tuple(c for c in found.columns if c.name not in evolution.drop_columns)
+        self.tables[ident] = replace(found, properties={**kept, **set_properties}, columns=columns)
+        return self.tables[ident] != found, self.tables[ident]
 
     def describe(self, ident: str) -> TableDescription:
         if ident not in self.tables:
@@ -102,11 +109,15 @@ def test_creating_twice_is_a_conflict_unless_it_was_asked_for_and_is_the_same(ad
     assert describe_table(admin, "n.t").columns == DEFINITION.columns
 
 
-def test_altering_answers_with_all_properties(admin: TablesInMemory) -> None:
+def test_altering_answers_with_the_table_and_says_whether_it_was_so_already(admin: TablesInMemory) -> None:
     create_table(admin, "n.t", DEFINITION)
-    assert alter_table(admin, "n.t", set_properties={"b": "2"}) == {"a": "1", "b": "2"}
-    assert alter_table(admin, "n.t", unset_properties=["a"]) == {"b": "2"}
-    assert describe_table(admin, "n.t").properties == {"b": "2"}
+    assert alter_table(admin, "n.t", set_properties={"b": "2"}).table.properties == {"a": "1", "b": "2"}
+    assert alter_table(admin, "n.t", unset_properties=["a"]).table.properties == {"b": "2"}
+    without = Evolution(drop_columns=(DEFINITION.columns[0].name,))
+    done = [alter_table(admin, "n.t", evolution=without) for _ in range(2)]
+    assert [one.changed for one in done] == [True, False]
+    assert describe_table(admin, "n.t") == done[0].table
+    assert len(done[0].table.columns) == len(DEFINITION.columns) - 1
 
 
 def test_files_are_deleted_only_when_asked_for(admin: TablesInMemory) -> None:

@@ -9,16 +9,26 @@ from collections.abc import Callable, Mapping, Sequence
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table, TableProperties
-from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import (
+    AssertTableUUID,
+    RemovePropertiesUpdate,
+    SetPropertiesUpdate,
+    TableRequirement,
+    TableUpdate,
+    update_table_metadata,
+)
 
 from regelate.adapters.iceberg.catalogs import open_table
 from regelate.adapters.iceberg.cleanup.neighbours import Neighbours
 from regelate.adapters.iceberg.metadata.snapshot import refs_of
 from regelate.adapters.iceberg.metadata.tasks import check_metadata
 from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults
+from regelate.adapters.iceberg.tables.evolution import evolve, shows
 from regelate.adapters.iceberg.tables.properties import LOCATION, check_changes, check_new_table, gc_enabled
 from regelate.adapters.iceberg.tables.schema import columns_of, same_columns, schema_of
 from regelate.adapters.iceberg.tables.spec import describe_order, describe_spec, order_of, spec_of
+from regelate.core.table.evolution import NO_EVOLUTION, Evolution
 from regelate.core.table.names import split_ident
 from regelate.core.table.schema import TableDefinition, TableDescription
 from regelate.errors import Conflict, NotAllowed, RegelateError
@@ -80,27 +90,42 @@ class IcebergAdmin:
         return False, _description(ident, existing)
 
     def alter(
-        self, ident: str, *, set_properties: Mapping[str, str], unset_properties: Sequence[str]
-    ) -> Mapping[str, str]:
-        """Set and unset table properties and return all of them. Lost races are tried again: the change is the same.
+        self,
+        ident: str,
+        *,
+        set_properties: Mapping[str, str],
+        unset_properties: Sequence[str],
+        evolution: Evolution = NO_EVOLUTION,
+    ) -> tuple[bool, TableDescription]:
+        """Change properties, columns and partition fields in one commit; return (changed, the table).
 
-        Errors: Conflict COMMIT_CONFLICT after five lost races; Unsupported UNSUPPORTED_TABLE for format version 3.
+        A lost race is decided again on the table as it is then; a race that was lost to the change itself, which a
+        client may have sent twice, is none. Errors: Conflict COMMIT_CONFLICT after five lost races; Unsupported
+        UNSUPPORTED_TABLE for format version 3.
         """
         check_changes(set_properties, unset_properties, self._warehouse)
+        sent: TableMetadata | None = None
         for number in range(MAX_ATTEMPTS):
             table = open_table(self._catalog, ident)
             check_metadata(table.metadata)
-            found = table.metadata.properties
+            evolving: tuple[TableUpdate, ...] = ()
+            requirements: tuple[TableRequirement, ...] = ()
+            if not evolution.is_nothing and (sent is None or not shows(table.metadata, sent)):
+                evolving, requirements = evolve(table, evolution)
+            found = update_table_metadata(table.metadata, evolving).properties
             changed = {k: v for k, v in set_properties.items() if found.get(k) != v}
             gone = [k for k in unset_properties if k in found]
-            if not changed and not gone:
-                return dict(found)
-            updates: list[TableUpdate] = [SetPropertiesUpdate(updates=changed)] if changed else []
+            updates: list[TableUpdate] = [*evolving]
+            updates += [SetPropertiesUpdate(updates=changed)] if changed else []
             updates += [RemovePropertiesUpdate(removals=gone)] if gone else []
+            if not updates:
+                return sent is not None, _description(ident, table)
+            sent = update_table_metadata(table.metadata, tuple(updates))
             try:
                 with catalog_faults():  # not through a transaction: its own retry loop sleeps for up to half an hour
-                    table._do_commit(tuple(updates), (AssertTableUUID(uuid=table.metadata.table_uuid),))
-                return dict(table.metadata.properties)
+                    same = AssertTableUUID(uuid=table.metadata.table_uuid)
+                    table._do_commit(tuple(updates), (same, *requirements))
+                return True, _description(ident, table)
             except Conflict:
                 self._sleep(BASE_DELAY_SECONDS * 2**number * (0.5 + random.random()))
         raise Conflict("COMMIT_CONFLICT", f"other writers committed first, {MAX_ATTEMPTS} times in a row; try again")

@@ -26,13 +26,18 @@ class CreateTableAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterTableAnswer:
-    properties: Mapping[str, str]
+class TableSchemaAnswer:
+    fields: Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableSchemaAnswer:
-    fields: Mapping[str, Json]
+class AlterTableAnswer:
+    """The table after it, as DESCRIBE_TABLE tells it. `changed` is false where it was so already."""
+
+    changed: bool
+    schema: TableSchemaAnswer
+    partition_spec: tuple[Mapping[str, Json], ...]
+    properties: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

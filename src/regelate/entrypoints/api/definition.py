@@ -1,9 +1,10 @@
-"""CREATE_TABLE's schema, partition spec and sort order -> `TableDefinition`."""
+"""CREATE_TABLE's schema, partition spec and sort order -> `TableDefinition`; ALTER_TABLE's changes -> `Evolution`."""
 
 from __future__ import annotations
 
+from regelate.core.table.evolution import ColumnChange, Evolution
 from regelate.core.table.schema import Column, PartitionField, SortSpec, TableDefinition
-from regelate.entrypoints.api.requests import CreateTable, FieldDefinition, SortDefinition
+from regelate.entrypoints.api.requests import AlterTable, CreateTable, FieldDefinition, SortDefinition
 from regelate.errors import InvalidRequest
 
 _NESTED = {"struct": ("fields",), "list": ("element",), "map": ("key", "value")}
@@ -16,12 +17,34 @@ def table_definition(request: CreateTable) -> TableDefinition:
     Which primitive types, names and transforms exist is judged where the table's schema is made.
     """
     return TableDefinition(
-        columns=tuple(_column(name, field, name) for name, field in request.table_schema.fields.items()),
+        columns=tuple(
+            _column(name, field, f"schema.fields.{name}") for name, field in request.table_schema.fields.items()
+        ),
         partition_spec=tuple(
             PartitionField(source=f.source, transform=f.transform, name=f.name) for f in request.partition_spec
         ),
         sort_order=tuple(_sort(field) for field in request.sort_order),
         properties=dict(request.properties),
+    )
+
+
+def evolution(request: AlterTable) -> Evolution:
+    """Return what an ALTER_TABLE changes in columns and partition fields. Errors: as `table_definition`."""
+    return Evolution(
+        add_columns={
+            path: _column(path.rpartition(".")[2], f, f"add_columns.{path}") for path, f in request.add_columns.items()
+        },
+        drop_columns=tuple(request.drop_columns),
+        rename_columns=dict(request.rename_columns),
+        alter_columns={
+            path: ColumnChange(type=how.type, required=how.required, doc=how.doc)
+            for path, how in request.alter_columns.items()
+        },
+        add_partition_fields=tuple(
+            PartitionField(source=f.source, transform=f.transform, name=f.name) for f in request.add_partition_fields
+        ),
+        drop_partition_fields=tuple(request.drop_partition_fields),
+        rename_partition_fields=dict(request.rename_partition_fields),
     )
 
 
@@ -60,5 +83,5 @@ def _sort(field: SortDefinition) -> SortSpec:
 
 
 def _refused(path: str, rule: str) -> InvalidRequest:
-    shown = f"schema.fields.{path}"[:200].encode("ascii", "backslashreplace").decode()
+    shown = path[:200].encode("ascii", "backslashreplace").decode()
     return InvalidRequest("INVALID_SCHEMA", f"{shown}: {rule}", field=shown)

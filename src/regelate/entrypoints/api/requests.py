@@ -91,15 +91,40 @@ class CreateTable(TableRequest):
     if_not_exists: bool = False
 
 
+class ColumnDefinition(Strict):
+    """What a column becomes: a wider type, `required` false, another doc. One of them at least."""
+
+    type: str | None = None
+    required: bool | None = None
+    doc: str | None = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> ColumnDefinition:
+        if self.type is None and self.required is None and self.doc is None:
+            message = "alter_columns: say what the column becomes, by type, required or doc"
+            raise InvalidRequest("MISSING_FIELD", message, field="alter_columns")
+        return self
+
+
 class AlterTable(TableRequest):
+    """All changes in one commit. Columns are named by their path (`address.zip`), as they are called before it."""
+
     operation: Literal["ALTER_TABLE"]
     set_properties: dict[str, str] = Field(default_factory=dict)
     unset_properties: list[str] = Field(default_factory=list)
+    add_columns: dict[str, FieldDefinition] = Field(default_factory=dict)
+    drop_columns: list[Name] = Field(default_factory=list)
+    rename_columns: dict[str, Name] = Field(default_factory=dict)
+    alter_columns: dict[str, ColumnDefinition] = Field(default_factory=dict)
+    add_partition_fields: list[PartitionFieldDefinition] = Field(default_factory=list)
+    drop_partition_fields: list[Name] = Field(default_factory=list)
+    rename_partition_fields: dict[str, Name] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _changes_something(self) -> AlterTable:
-        if not self.set_properties and not self.unset_properties:
-            message = "set_properties: name at least one property to set or unset"
+        changes = [name for name in AlterTable.model_fields if name.endswith(("_properties", "_columns", "_fields"))]
+        if not any(getattr(self, name) for name in changes):
+            message = f"set_properties: name something to change: {', '.join(changes)}"
             raise InvalidRequest("MISSING_FIELD", message, field="set_properties")
         return self
 

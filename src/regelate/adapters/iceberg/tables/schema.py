@@ -75,10 +75,22 @@ def schema_of(columns: Sequence[Column]) -> Schema:
     """
     if not columns:
         raise invalid_schema("schema", "has no columns")
-    _check_siblings(columns, "")
-    _check_paths(columns)
+    check_columns(columns)
     fields = [_field(column, column.name) for column in columns]
     return assign_fresh_schema_ids(Schema(*fields))
+
+
+def check_columns(columns: Sequence[Column]) -> None:
+    """Refuse columns that no table may have beside each other. Errors: InvalidRequest INVALID_SCHEMA, naming one."""
+    _check_siblings(columns, "")
+    _check_paths(columns)
+
+
+def type_of(column: Column, path: str) -> IcebergType:
+    """Return the Iceberg type of a column; ids below are placeholders. Errors: InvalidRequest INVALID_SCHEMA."""
+    if column.children:
+        _check_siblings(column.children, path)
+    return _type(column, path)
 
 
 def columns_of(schema: Schema) -> tuple[Column, ...]:

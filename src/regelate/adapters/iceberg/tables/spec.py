@@ -73,6 +73,33 @@ def spec_of(fields: Sequence[PartitionField], schema: Schema) -> PartitionSpec:
     return PartitionSpec(*native)
 
 
+def added_field(field: PartitionField, schema: Schema) -> tuple[str, Transform[Any, Any]]:
+    """Return source and transform of a field that is added to a table's spec. Errors: as `spec_of`."""
+    source = _source(field.source, schema, "INVALID_PARTITION_SPEC")
+    transform, _ = _transform(field)
+    if not transform.can_transform(source.field_type):
+        raise _invalid(field, f"transform {transform} does not apply to type {source.field_type}")
+    if field.name is not None and (why := check_name("a partition field", field.name)):
+        raise _invalid(field, why)
+    return field.source, transform
+
+
+def check_spec(spec: PartitionSpec, schema: Schema, *, changed: frozenset[int]) -> None:
+    """Hold the `changed` fields (by id) of a table's next spec to the rules of a new one. Errors: as `spec_of`."""
+    live = [f for f in spec.fields if not isinstance(f.transform, VoidTransform)]
+    for native in (f for f in live if f.field_id in changed):
+        field = PartitionField(
+            source=_name(schema, native.source_id), transform=str(native.transform), name=native.name
+        )
+        _check_partition_name(field, native.name, schema.find_field(native.source_id), native.transform, schema)
+        for other in (f for f in spec.fields if f is not native):
+            if other.name.lower() == native.name.lower():
+                raise _invalid(field, f"the partition name {native.name!r} appears twice; give one another `name`")
+        for other in (f for f in live if f is not native and f.source_id == native.source_id):
+            if other.transform.dedup_name == native.transform.dedup_name:
+                raise _invalid(field, f"{other.name} already partitions by a like transform; drop it in this request")
+
+
 def order_of(fields: Sequence[SortSpec], schema: Schema) -> SortOrder:
     """Return the sort order of a new table. Errors: InvalidRequest INVALID_FIELD, naming the column."""
     native: list[SortField] = []

@@ -1,0 +1,202 @@
+"""What the service changes about a table, Spark reads: columns, partition fields, tags and rollbacks.
+
+Every table is written before and after the change, and read by Spark before and after a COMPACT of ours.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from regelate.handler import make_handler
+from tests.entrypoints.fakes import LambdaContext
+from tests.support.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+Rows = list[dict[str, Any]]
+_numbers = itertools.count(1)
+
+
+class Api:
+    """One new table behind the handler, by direct invokes; Spark knows it as `sql`."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, columns: dict[str, Any], **more: Any) -> None:
+        self.spark, self.lake = spark, lake
+        self.named = {"tenant_id": "default", "namespace": "evolved", "table": f"t{next(_numbers)}"}
+        self.sql = f"local.evolved.{self.named['table']}"
+        self.ask("CREATE_TABLE", schema={"fields": columns}, **more)
+
+    def ask(self, operation: str, **fields: Any) -> dict[str, Any]:
+        event = {"operation": operation, **self.named, **fields}
+        answer = make_handler(lambda: self.lake.service)(event, LambdaContext())  # type: ignore[arg-type]
+        assert answer["success"], answer
+        return answer  # type: ignore[no-any-return]
+
+    def write(self, *batches: Rows) -> None:
+        for batch in batches:
+            self.ask("WRITE", records=batch)
+
+    def by_spark(self, at: str = "") -> Counter[str]:
+        """Return every row, by its columns' names, as Spark reads it now."""
+        self.spark.sql(f"REFRESH TABLE {self.sql}")
+        found = self.spark.sql(f"SELECT * FROM {self.sql} {at}").collect()
+        return Counter(repr(sorted(row.asDict(recursive=True).items())) for row in found)
+
+    def compact(self) -> None:
+        answer = self.ask("COMPACT", force=True, expire_snapshots=False, options={"rewrite-all": True})
+        assert answer["status"] == "COMPLETED", answer
+
+
+LONG, INT, TEXT = ({"type": kind} for kind in ("long", "int", "string"))
+CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any], Rows, Rows, Rows]] = {
+    "columns are added": (
+        {"id": LONG, "who": {"type": "struct", "fields": {"name": TEXT}}},
+        [],
+        {"add_columns": {"note": TEXT, "who.age": INT}},
+        [{"id": 1, "who": {"name": "a"}}],
+        [{"id": 2, "who": {"name": "b", "age": 7}, "note": "n"}],
+        [
+            {"id": 1, "who": {"name": "a", "age": None}, "note": None},
+            {"id": 2, "who": {"name": "b", "age": 7}, "note": "n"},
+        ],
+    ),
+    "a column is renamed, and another takes its name": (
+        {"id": LONG, "a": TEXT},
+        [],
+        {"rename_columns": {"a": "b"}},
+        [{"id": 1, "a": "old"}],
+        [{"id": 2, "b": "new"}],
+        [{"id": 1, "b": "old"}, {"id": 2, "b": "new"}],
+    ),
+    "a column is dropped and comes back empty": (
+        {"id": LONG, "a": TEXT},
+        [],
+        {"drop_columns": ["a"], "add_columns": {"a": INT}},
+        [{"id": 1, "a": "old"}],
+        [{"id": 2, "a": 7}],
+        [{"id": 1, "a": None}, {"id": 2, "a": 7}],
+    ),
+    "columns are widened": (
+        {"id": INT, "r": {"type": "float"}, "d": {"type": "decimal(9,2)"}},
+        [],
+        {"alter_columns": {"id": LONG, "r": {"type": "double"}, "d": {"type": "decimal(18,2)", "doc": "more"}}},
+        [{"id": 1, "r": 0.5, "d": "1.25"}],
+        [{"id": 2**40, "r": 1e300, "d": "1234567890123456.25"}],
+        [{"id": 1, "r": 0.5, "d": "1.25"}, {"id": 2**40, "r": 1e300, "d": "1234567890123456.25"}],
+    ),
+    "a column that partitions the table is widened": (
+        {"id": LONG, "p": INT, "b": INT},
+        [{"source": "p", "transform": "identity"}, {"source": "b", "transform": "bucket[4]"}],
+        {"alter_columns": {"p": LONG, "b": LONG}},
+        [{"id": 1, "p": 7, "b": 3}],
+        [{"id": 2, "p": 7, "b": 3}, {"id": 3, "p": 2**40, "b": 2**40}],
+        [{"id": 1, "p": 7, "b": 3}, {"id": 2, "p": 7, "b": 3}, {"id": 3, "p": 2**40, "b": 2**40}],
+    ),
+    "a decimal that partitions the table is widened": (
+        {"id": LONG, "p": {"type": "decimal(9,2)"}},
+        [{"source": "p", "transform": "identity"}],
+        {"alter_columns": {"p": {"type": "decimal(20,2)"}}},
+        [{"id": 1, "p": "7.25"}],
+        [{"id": 2, "p": "7.25"}, {"id": 3, "p": "123456789012345678.25"}],
+        [{"id": 1, "p": "7.25"}, {"id": 2, "p": "7.25"}, {"id": 3, "p": "123456789012345678.25"}],
+    ),
+    "a float that partitions the table is widened": (
+        {"id": LONG, "p": {"type": "float"}},
+        [{"source": "p", "transform": "identity"}],
+        {"alter_columns": {"p": {"type": "double"}}},
+        [{"id": 1, "p": 7.25}],
+        [{"id": 2, "p": 7.25}, {"id": 3, "p": 1e300}],
+        [{"id": 1, "p": 7.25}, {"id": 2, "p": 7.25}, {"id": 3, "p": 1e300}],
+    ),
+    "a required column becomes optional": (
+        {"id": {"type": "long", "required": True}, "a": TEXT},
+        [],
+        {"alter_columns": {"id": {"required": False}}},
+        [{"id": 1, "a": "x"}],
+        [{"id": None, "a": "y"}],
+        [{"id": 1, "a": "x"}, {"id": None, "a": "y"}],
+    ),
+    "partition fields are added": (
+        {"id": LONG, "kind": TEXT},
+        [],
+        {"add_partition_fields": [{"source": "kind", "transform": "identity"},
+                                  {"source": "id", "transform": "bucket[2]"}]},
+        [{"id": 1, "kind": "a"}],
+        [{"id": 2, "kind": "b"}, {"id": 3, "kind": None}],
+        [{"id": 1, "kind": "a"}, {"id": 2, "kind": "b"}, {"id": 3, "kind": None}],
+    ),
+    "a partition field is renamed, and one is replaced": (
+        {"id": LONG, "kind": TEXT, "at": {"type": "timestamp"}},
+        [{"source": "kind", "transform": "identity"}, {"source": "at", "transform": "day"}],
+        {
+            "rename_partition_fields": {"kind": "sort"},
+            "rename_columns": {"kind": "sort"},
+            "drop_partition_fields": ["at_day"],
+            "add_partition_fields": [{"source": "at", "transform": "month"}],
+        },
+        [{"id": 1, "kind": "a"}],
+        [{"id": 2, "sort": "a"}],
+        [{"id": 1, "sort": "a", "at": None}, {"id": 2, "sort": "a", "at": None}],
+    ),
+}  # fmt: skip
+"""Columns, partition spec, the change; rows before and after it, and what the table then holds."""
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+@pytest.mark.parametrize("case", CASES)
+def test_spark_reads_what_was_changed_before_and_after_a_compact(
+    spark: SparkSession, lake: Lake, case: str, version: str
+) -> None:
+    columns, spec, change, before, after, rows = CASES[case]
+    api = Api(spark, lake, columns, partition_spec=spec, properties={"format-version": version})
+    api.write(before)
+    assert api.ask("ALTER_TABLE", **change)["changed"]
+    told = api.by_spark()
+    assert sum(told.values()) == len(before)
+    api.write(after)
+    read = api.by_spark()
+    assert read == Counter(repr(sorted(row.items())) for row in as_spark_has_them(api, rows))
+    asked = api.ask("QUERY")["rows"]
+    assert sorted(map(repr, map(sorted_items, asked))) == sorted(map(repr, map(sorted_items, rows)))
+    api.compact()
+    assert api.by_spark() == read
+    api.spark.sql(f"INSERT INTO {api.sql} SELECT * FROM {api.sql}")
+    api.compact()
+    assert api.by_spark() == read + read
+
+
+def test_a_column_goes_once_the_table_is_not_partitioned_by_it_any_more(spark: SparkSession, lake: Lake) -> None:
+    by_kind = [{"source": "kind", "transform": "identity"}, {"source": "id", "transform": "bucket[2]"}]
+    api = Api(spark, lake, {"id": LONG, "kind": TEXT, "a": TEXT}, partition_spec=by_kind)
+    api.write([{"id": 1, "kind": "x", "a": "1"}, {"id": 2, "kind": "y", "a": "2"}], [{"id": 3, "kind": "x", "a": "3"}])
+    api.ask("ALTER_TABLE", drop_partition_fields=["kind"])
+    api.write([{"id": 4, "kind": "x", "a": "4"}])
+    api.ask("ALTER_TABLE", drop_columns=["kind"])
+    api.write([{"id": 5, "a": "5"}])
+    read = api.by_spark()
+    assert read == Counter(repr([("a", str(number)), ("id", number)]) for number in range(1, 6))
+    assert [row["id"] for row in api.ask("QUERY", order_by=[{"column": "id"}])["rows"]] == [1, 2, 3, 4, 5]
+    api.compact()
+    assert api.by_spark() == read
+    api.spark.sql(f"INSERT INTO {api.sql} SELECT * FROM {api.sql}")
+    api.compact()
+    assert api.by_spark() == read + read
+    api.ask("MAINTAIN")
+    assert api.by_spark() == read + read
+
+
+def sorted_items(row: dict[str, Any]) -> list[tuple[str, Any]]:
+    return sorted(row.items())
+
+
+def as_spark_has_them(api: Api, rows: Rows) -> Rows:
+    """Return rows with their values as Spark's are in Python: decimals, where the API has texts."""
+    kinds = {field.name: field.dataType.typeName() for field in api.spark.table(api.sql).schema.fields}
+    return [{n: Decimal(v) if kinds[n] == "decimal" and v is not None else v for n, v in r.items()} for r in rows]
