@@ -323,6 +323,18 @@ def test_an_unknown_key_is_refused_by_its_path(load: Load, section: dict[str, An
     assert f"defaults.{key}: unknown key" in fault.message
 
 
+@pytest.mark.parametrize("environment", ["development", ""])
+def test_development_on_lambda_must_be_said(environment: str) -> None:
+    environ = {"AWS_LAMBDA_FUNCTION_NAME": "regelate", "REGELATE_ENVIRONMENT": environment}
+    with pytest.raises(SettingsError, match="REGELATE_DEVELOPMENT_ON_LAMBDA=yes"):
+        load_settings(environ)
+    with pytest.raises(SettingsError):
+        load_settings({**environ, "REGELATE_DEVELOPMENT_ON_LAMBDA": "no"})
+    assert load_settings({**environ, "REGELATE_DEVELOPMENT_ON_LAMBDA": "yes"}).environment == "development"
+    production = {**environ, "REGELATE_ENVIRONMENT": "production", "REGELATE_WAREHOUSE": "s3://bucket/w"}
+    assert load_settings(production).environment == "production"
+
+
 def test_a_misspelt_key_is_answered_with_the_right_one(load: Load) -> None:
     fault = refused(load, iceberg={"compaction": {"min_file_to_compact": 3}})
     assert "did you mean min_files_to_compact?" in fault.message
@@ -383,6 +395,7 @@ def test_a_wrong_type_or_range_is_refused_by_its_path(load: Load, section: dict[
             {"retention": {"snapshot_retention_hours": 2, "minimum_retention_hours": 3}},
             "retention.snapshot_retention_hours",
         ),
+        ({"serve": {"threads": 64}}, "serve.threads"),
         ({"default_catalog": "other"}, "default_catalog"),
         ({"catalogs": {"a": LOCAL, "b": LOCAL}}, "default_catalog"),
         ({"catalogs": {}}, "catalogs"),

@@ -111,7 +111,7 @@ def test_requests_of_one_tenant_beyond_its_limit_are_refused_while_another_tenan
 
     def ask(tenant: str) -> tuple[int | None, dict[str, Any]]:
         body = {"operation": "QUERY", "tenant_id": tenant, "namespace": "sales", "table": "orders"}
-        return sent(service, v2(body, {"tenant_id": tenant}, None))
+        return sent(service, v2(body, {"custom:tenant_id": tenant}, None))
 
     with ThreadPoolExecutor(2) as pool:
         hanging = [pool.submit(ask, "acme") for _ in range(2)]

@@ -15,7 +15,7 @@ import pytest
 
 from tests.deploy.cloudformation import ROOT, template
 
-AL2023 = "public.ecr.aws/lambda/python:3.13"
+AL2023 = r"public\.ecr\.aws/lambda/python:3\.13@sha256:[0-9a-f]{64}"
 LINES = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text()).splitlines()
 ARGUMENTS = dict(line.removeprefix("ARG ").split("=") for line in LINES if line.startswith("ARG "))
 
@@ -38,7 +38,21 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_every_stage_stands_on_amazon_linux_2023_or_on_another_stage() -> None:
     known = stages()
-    assert {base for base in known.values() if base not in known} == {AL2023}
+    (base,) = {base for base in known.values() if base not in known}
+    assert re.fullmatch(AL2023, base), "by its digest: a tag is another image tomorrow"
+
+
+@pytest.mark.parametrize("stage", ["base", "job", "function"])
+def test_what_is_deployed_runs_as_nobody_and_was_tried_as_nobody(stage: str) -> None:
+    names = [line.rpartition(" AS ")[2] for line in LINES if line.startswith("FROM ")]
+    lines = "\n".join(LINES).split("\nFROM ")[1:][names.index(stage)].splitlines()
+    user = lines.index("USER 65534:65534")
+    assert not any(line.startswith("USER") for line in lines[user + 1 :])
+    assert [line for line in lines[:user] if line.startswith("RUN --network=none")] == []
+
+
+def test_the_function_is_no_development_unless_told_so() -> None:
+    assert instructions("ENV")[1:] == ["REGELATE_ENVIRONMENT=production"]
 
 
 def test_what_is_copied_from_the_repository_is_there_and_not_ignored() -> None:

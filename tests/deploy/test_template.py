@@ -461,6 +461,19 @@ def test_every_alarm_has_its_page_in_the_runbook() -> None:
     assert set(of_type("AWS::CloudWatch::Alarm")) == {name for name in headings if name.endswith("Alarm")}
 
 
+def test_every_request_to_the_api_has_a_line_in_json_that_holds_no_token() -> None:
+    settings = RESOURCES["HttpApiStage"]["Properties"]["AccessLogSettings"]
+    assert settings["DestinationArn"] == {"Fn::GetAtt": ["ApiAccessLogs", "Arn"]}
+    fields = json.loads(settings["Format"])
+    assert {"requestId", "ip", "route", "status"} <= set(fields)
+    assert not any("header" in field.lower() or "claims" in field for field in fields.values())
+
+
+def test_the_functions_touch_no_database_of_glue_outside_of_the_prefix() -> None:
+    text = (ROOT / "template.yaml").read_text()
+    assert {rest[:18] for rest in re.findall(r":(?:database|table)/(.*)", text)} == {"${DatabasePrefix}*"}
+
+
 def test_what_sam_local_sets_is_declared() -> None:
     everywhere = set(TEMPLATE["Globals"]["Function"]["Environment"]["Variables"])
     for function, variables in json.loads((ROOT / "env.json").read_text()).items():

@@ -187,11 +187,11 @@ def test_what_is_no_request_fails_the_invocation_so_that_no_queue_takes_it_for_d
 
 
 @pytest.mark.parametrize("make", [v1, v2])
-@pytest.mark.parametrize("name", ["custom:tenant_id", "tenant_id"])
+@pytest.mark.parametrize("name", ["custom:tenant_id", "https://lake.example.com/tenant"])
 def test_the_tenant_comes_from_the_claim_and_the_body_must_equal_it(
     make: Callable[..., dict[str, Any]], name: str
 ) -> None:
-    service = FakeService(settings_of_claims("acme", "other"), preset=["acme__default.users"])
+    service = FakeService(settings_of_claims("acme", "other", claim=name), preset=["acme__default.users"])
     query = json.dumps({**QUERY, "tenant_id": "acme"})
     assert sent(service, make("POST", "/database", query, claims={name: "acme"}))["statusCode"] == 200
     assert service.calls[-1][1] is not None
@@ -202,16 +202,18 @@ def test_the_tenant_comes_from_the_claim_and_the_body_must_equal_it(
     assert len(service.calls) == 1
 
 
-def settings_of_claims(*tenants: str) -> Any:
-    settings = settings_for("production", REGELATE_CONFIG="")
+def settings_of_claims(*tenants: str, claim: str = "custom:tenant_id") -> Any:
+    settings = settings_for("production", REGELATE_CONFIG="", REGELATE_TENANT_CLAIM=claim)
     return settings.model_copy(update={"tenants": tenants})
 
 
-def test_the_claim_that_only_the_authorizer_sets_wins_over_the_other() -> None:
-    service = FakeService(settings_of_claims("acme", "other"), preset=["acme__default.users", "other__default.users"])
-    claims = {"tenant_id": "other", "custom:tenant_id": "acme"}
-    answer = sent(service, v2("POST", "/database", json.dumps({**QUERY, "tenant_id": "other"}), claims=claims))
-    assert answer["statusCode"] == 403
+@pytest.mark.parametrize("empty", ["", None, [], ["acme"], 5])
+def test_a_claim_of_another_name_is_no_proof_even_where_the_configured_one_says_nothing(empty: object) -> None:
+    service = FakeService(settings_of_claims("acme"), preset=["acme__default.users"])
+    for claims in ({"tenant_id": "acme"}, {"tenant_id": "acme", "custom:tenant_id": empty}):
+        answer = sent(service, v2("POST", "/database", json.dumps({**QUERY, "tenant_id": "acme"}), claims=claims))
+        assert (answer["statusCode"], error_of(answer)["code"]) == (403, "FORBIDDEN")
+    assert service.calls == []
 
 
 def test_only_a_direct_invoke_is_believed_about_its_tenant() -> None:
@@ -262,10 +264,12 @@ def test_the_short_form_takes_its_tenant_from_the_claim_else_the_body_else_the_o
     assert service.calls[-1][1] is not None
     assert (service.calls[-1][1].tenant_id, service.calls[-1][1].ident) == ("default", "default.sales")
     claimed = FakeService(settings_of_claims("acme", "other"), preset=["acme__default.sales"])
-    event = v2("POST", "/api/v1/compact", json.dumps(short), claims={"tenant_id": "acme"})
+    event = v2("POST", "/api/v1/compact", json.dumps(short), claims={"custom:tenant_id": "acme"})
     assert sent(claimed, event)["statusCode"] == 200
     assert sent(claimed, v2("POST", "/api/v1/compact", json.dumps(short)))["statusCode"] == 403
-    other = v2("POST", "/api/v1/compact", json.dumps({**short, "tenant_id": "other"}), claims={"tenant_id": "acme"})
+    other = v2(
+        "POST", "/api/v1/compact", json.dumps({**short, "tenant_id": "other"}), claims={"custom:tenant_id": "acme"}
+    )
     assert sent(claimed, other)["statusCode"] == 403
 
 

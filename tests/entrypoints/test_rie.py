@@ -64,6 +64,7 @@ class Emulator:
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1769",
             "AWS_REGION": "eu-central-1",
             "REGELATE_CONFIG": str(REPOSITORY / "config.json"),
+            "REGELATE_DEVELOPMENT_ON_LAMBDA": "yes",
             "REGELATE_HOME": str(folder / "lake"),
         }
         client = [sys.executable, "-m", "awslambdaric", "regelate.handler.lambda_handler"]

@@ -120,6 +120,7 @@ def running(handler: str, folder: Path) -> Iterator[RuntimeApi]:
         "LAMBDA_TASK_ROOT": str(folder),
         "_HANDLER": handler,
         "REGELATE_CONFIG": str(REPOSITORY / "config.json"),
+        "REGELATE_DEVELOPMENT_ON_LAMBDA": "yes",
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "awslambdaric", handler],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, TypeVar, cast
 
@@ -69,6 +69,7 @@ Told = TypeVar("Told", JobAnswer, ListedJob)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Who asks, by the envelope. `trusted`: an IAM principal invoked us directly, so its payload names the tenant.
+    `claims`: what the authorizer says of a token; `claim_tenant`: what of it names the tenant, once settings are known.
     `seconds_left`: until Lambda ends this process, as far as it is known when the event arrives.
     `signed`: the gateway has checked an IAM principal's signature; with `auth: iam` that is trusted as well.
 
@@ -77,6 +78,7 @@ class Caller:
     """
 
     request_id: str
+    claims: Mapping[str, object] = field(default_factory=dict)
     claim_tenant: str | None = None
     seconds_left: float | None = None
     trusted: bool = False
@@ -84,6 +86,11 @@ class Caller:
     rows: object | None = None
     progress: Callable[[int, int], None] | None = None
     may_delegate: bool = True
+
+    def known_to(self, settings: Settings) -> Caller:
+        """Return this caller with the tenant that the authorizer proved: the configured claim's, no other's."""
+        claim = self.claims.get(settings.tenancy.claim)
+        return replace(self, claim_tenant=claim if isinstance(claim, str) and claim else None)
 
     def is_trusted(self, settings: Settings) -> bool:
         return self.trusted or (self.signed and settings.auth == "iam")

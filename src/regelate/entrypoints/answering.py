@@ -68,6 +68,7 @@ def answer(provider: Provider, load: Callable[[Settings], Payload], parse: Parse
     speak_of(subject)
     try:
         service = provider()
+        caller = caller.known_to(service.settings)
         payload = load(service.settings)
         subject = Subject.of(payload, caller.request_id)
         speak_of(subject)

@@ -19,7 +19,10 @@ _CLAIMS: Mapping[str, Any] = {
         "seconds_between_looks": 60,
     },
     "auth": "${REGELATE_AUTH:-claims}",
-    "tenancy": {"role_arn": "${REGELATE_TENANT_ROLE_ARN:-}"},
+    "tenancy": {
+        "claim": "${REGELATE_TENANT_CLAIM:-custom:tenant_id}",
+        "role_arn": "${REGELATE_TENANT_ROLE_ARN:-}",
+    },
     "results": {"location": "${REGELATE_RESULTS:-}"},
     "default_catalog": "glue",
     "catalogs": {

@@ -21,6 +21,8 @@ _NAME_AND_DEFAULT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.ASCII 
 _TOP_LEVEL = ("defaults", "environments")
 _MOST_FAULTS = 5
 _CATALOG_URI = "REGELATE_CATALOG_URI"
+_ON_LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
+_MEANT = "REGELATE_DEVELOPMENT_ON_LAMBDA"
 
 
 def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
@@ -28,12 +30,17 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
 
     The file is REGELATE_CONFIG, else config.json in the working directory, else what is built in. REGELATE_CATALOG_URI
     takes the place of the default catalog. Unknown keys are refused in every environment of the file, types and clashes
-    in the chosen one. Raises SettingsError INVALID_CONFIG.
+    in the chosen one; so is development on Lambda, unless it is said. Raises SettingsError INVALID_CONFIG.
     """
     environ = os.environ if environ is None else environ
     environment = environ.get("REGELATE_ENVIRONMENT") or "development"
     if environment not in ENVIRONMENT_NAMES:
         _refuse("environment", [("REGELATE_ENVIRONMENT", f"must be one of {', '.join(ENVIRONMENT_NAMES)}")])
+    if environment == "development" and environ.get(_ON_LAMBDA) and environ.get(_MEANT) != "yes":
+        rule = (
+            "is development, or not set, on Lambda, where every caller would be every tenant: set staging or production"
+        )
+        _refuse("environment", [("REGELATE_ENVIRONMENT", f"{rule}, or {_MEANT}=yes if that is meant")])
     source = _find(environ)
     told = str(source) if source is not None else f"the built-in {FILE_NAME}"
     defaults, overlays = _sections({"environments": ENVIRONMENTS} if source is None else _read(source), told)

@@ -67,10 +67,12 @@ class ResultSettings(Section):
 
 
 class TenancySettings(Section):
-    """The role that is taken for every tenant anew, with a policy that lets it touch that tenant's files alone. Empty
-    or null: the process's own credentials serve everybody.
+    """`claim`: the one claim of a caller's token that names the tenant. `role_arn`: the role that is taken for every
+    tenant anew, with a policy that lets it touch that tenant's files alone. Empty or null: the process's own
+    credentials serve everybody.
     """
 
+    claim: Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,128}$")] = "custom:tenant_id"
     role_arn: Annotated[str, StringConstraints(pattern=r"^$|^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$")] | None = None
     session_seconds: Annotated[int, Field(ge=900, le=3600)] = 1800
 

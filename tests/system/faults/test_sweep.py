@@ -106,14 +106,14 @@ def test_a_tenant_sweeps_its_own_namespaces_only(tmp_path: Path) -> None:
     orphans = {}
     for tenant in ("x", "x_", "y"):
         body = request("CREATE_TABLE", "t", schema={"fields": {"id": {"type": "long"}}}, namespace="ns")
-        stack.accepted("CREATE_TABLE", {**body, "tenant_id": tenant}, claims={"tenant_id": tenant})
+        stack.accepted("CREATE_TABLE", {**body, "tenant_id": tenant}, claims={"custom:tenant_id": tenant})
         orphans[tenant] = left_behind(stack, f"{tenant}__ns.t")
     for tenant in ("x", "x_"):
         body = {"operation": "SWEEP", "tenant_id": tenant}
-        answer = stack.accepted("SWEEP", body, claims={"tenant_id": tenant})
+        answer = stack.accepted("SWEEP", body, claims={"custom:tenant_id": tenant})
         assert (answer["tables_swept"], list(tables_of(answer))) == (1, [f"{tenant}__ns.t"])
     assert [tenant for tenant, path in orphans.items() if path.exists()] == ["y"]
-    stack.refused(403, "FORBIDDEN", [], {"operation": "SWEEP", "tenant_id": "y"}, claims={"tenant_id": "x"})
+    stack.refused(403, "FORBIDDEN", [], {"operation": "SWEEP", "tenant_id": "y"}, claims={"custom:tenant_id": "x"})
 
 
 def test_a_sweep_for_all_tenants_reaches_each_of_them_and_no_namespace_of_anybody_else(tmp_path: Path) -> None:

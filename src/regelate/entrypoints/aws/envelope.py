@@ -16,7 +16,6 @@ from regelate.errors import InvalidRequest
 
 Event = Mapping[str, Any]
 _EMR = "aws.emr-serverless"
-_TENANT_CLAIMS = ("custom:tenant_id", "tenant_id")
 
 
 class Envelope(Enum):
@@ -92,11 +91,9 @@ def caller_of(event: Event, context: object, envelope: Envelope) -> Caller:
     request_id = gateway if isinstance(gateway, str) and gateway else invoked or new_request_id()
     steps = ("jwt", "claims") if envelope is Envelope.V2 else ("claims",)
     claims = _at(event, "requestContext", "authorizer", *steps)
-    found = [claims.get(name) for name in _TENANT_CLAIMS] if isinstance(claims, Mapping) else []
-    claim = next((text for text in found if isinstance(text, str) and text), None)
     return Caller(
         request_id=request_id,
-        claim_tenant=claim,
+        claims=claims if isinstance(claims, Mapping) else {},
         signed=_signed(event, envelope),
         seconds_left=seconds_left(context),
     )

@@ -119,7 +119,7 @@ def _location(answered: Answered, tenant: object, caller: Caller) -> dict[str, s
     job_id = answered.made.get("job_id")
     if answered.status != ACCEPTED or job_id is None:
         return {}
-    named = f"?tenant_id={quote(tenant)}" if caller.claim_tenant is None and isinstance(tenant, str) else ""
+    named = f"?tenant_id={quote(tenant)}" if not caller.claims and isinstance(tenant, str) else ""
     return {"Location": f"/jobs/{job_id}{named}"}
 
 
