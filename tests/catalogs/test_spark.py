@@ -27,7 +27,7 @@ from regelate.pipeline.options import Rewrite
 from regelate.pipeline.proof import Proof
 from regelate.pipeline.result import Result, Status
 from regelate.pipeline.session import open_session
-from regelate.pipeline.steps import StepName, Upkeep
+from regelate.pipeline.steps import StepKnobs, StepName
 from regelate.pipeline.tables import SparkTable
 from regelate.pipeline.terminal import Terminal
 from tests.catalogs.lakes import GLUE_BUCKET, Shared, glue, nessie, rest
@@ -168,13 +168,13 @@ def test_t16_what_would_delete_files_is_refused_and_names_nessies_own_tool(
     spark: SparkSession, shared: Open, kind: str
 ) -> None:
     name = made(spark, shared(kind), inserts=2)
-    job = Job(steps=(StepName.EXPIRE, StepName.ORPHANS), upkeep=Upkeep(retention_hours=1.0, delete_orphans=True))
+    job = Job(steps=(StepName.EXPIRE, StepName.ORPHANS), knobs=StepKnobs(retention_hours=1.0, delete_orphans=True))
     done = maintain(SparkTable(spark, name), job, QUIET, clock=lambda: time.time() + 7 * 86_400)
     assert done.status is Status.FAILED
     for step in done.steps:
         assert step.error is not None
-        assert step.error["code"] == "GC_DISABLED"
-        assert "nessie-gc" in str(step.error["message"])
+        assert step.error.code == "GC_DISABLED"
+        assert "nessie-gc" in step.error.message
     assert sum(rows_of(spark, name).values()) == 20
 
 
@@ -290,7 +290,7 @@ def test_orphans_on_s3_are_listed_and_deleted_and_a_sibling_with_a_longer_name_i
         bucket.keys[place].last_modified = datetime.now(UTC).replace(tzinfo=None) - timedelta(days=9)
     before = rows_of(spark, name)
     for delete, found in ((False, {"orphan_files": 1}), (True, {"orphan_files": 1, "deleted_files_count": 1})):
-        job = Job(steps=(StepName.ORPHANS,), upkeep=Upkeep(delete_orphans=delete))
+        job = Job(steps=(StepName.ORPHANS,), knobs=StepKnobs(delete_orphans=delete))
         (step,) = maintain(SparkTable(spark, name), job, QUIET).steps
         assert step.error is None
         assert {count: step.found[count] for count in found} == found
