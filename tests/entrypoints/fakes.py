@@ -288,8 +288,12 @@ class FakeService:
         counts = ("files", "size_bytes", "rows", "small_files", "candidate_files", "delete_files", "partitions")
         fields: dict[str, object] = {
             "score": 100.0,
+            "grade": "HEALTHY",
+            "points_lost": {"files": 0.0, "deletes": 0.0, "metadata": 0.0},
             **dict.fromkeys(counts, 0),
             "manifest_count": 0,
+            "snapshot_count": 0,
+            "metadata_bytes": None,
             "unreadable_manifests": [],
         }
         listed: dict[str, object] = {"explained": []} if explain else {}

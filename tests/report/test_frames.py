@@ -67,8 +67,20 @@ def test_a_histogram_begins_and_ends_where_there_are_files() -> None:
 
 def test_health_of_an_empty_table_has_no_average_file() -> None:
     counts = dict.fromkeys(("files", "size_bytes", "rows", "small_files", "delete_files", "partitions"), 0)
-    shown = dict(frames.health({"score": 100.0, "manifest_count": 0, **counts}).rows)
-    assert (shown["health"], shown["average file"]) == ("100.0 of 100", "-")
+    lost = {"files": 0.0, "deletes": 0.0, "metadata": 0.0}
+    found = {
+        "score": 100.0,
+        "grade": "HEALTHY",
+        "points_lost": lost,
+        "manifest_count": 0,
+        "snapshot_count": 0,
+        **counts,
+    }
+    shown = dict(frames.health(found).rows)
+    assert (shown["health"], shown["average file"]) == ("100.0 of 100, healthy", "-")
+    assert shown["points lost"] == "none"
+    lost = {"files": 4.5, "deletes": 20.0, "metadata": 0.0}
+    assert dict(frames.health({**found, "points_lost": lost}).rows)["points lost"] == "20.0 for deletes, 4.5 for files"
 
 
 def test_numbers_of_a_result_stand_on_the_right_and_texts_on_the_left() -> None:

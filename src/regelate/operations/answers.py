@@ -136,7 +136,9 @@ def delegated(job: JobRecord, reason: str) -> CompactAnswer:
 def assessed(health: HealthAssessment, explained: Sequence[Mapping[str, object]] | None) -> TableHealthAnswer:
     edges = [0, *(edge for edge, _ in health.size_histogram)]
     return TableHealthAnswer(
-        score=round(health.score, 1),
+        score=health.score,
+        grade=health.grade,
+        points_lost=health.lost,
         files=health.files,
         size_bytes=health.size_bytes,
         rows=health.rows,
@@ -145,6 +147,8 @@ def assessed(health: HealthAssessment, explained: Sequence[Mapping[str, object]]
         delete_files=health.delete_files,
         partitions=health.partitions,
         manifest_count=health.manifest_count,
+        snapshot_count=health.snapshot_count,
+        metadata_bytes=health.metadata_bytes,
         unreadable_manifests=tuple(health.unreadable_manifests[:SHOWN_MANIFESTS]),
         size_histogram=tuple(
             {"from_bytes": low, "to_bytes": None if high >= 2**62 else high, "files": count}

@@ -23,7 +23,8 @@ class HealthReport:
 def table_health(reader: TableReader, clock: Clock, policy: CompactionPolicy) -> HealthReport:
     """Assess one table from its manifests."""
     snapshot = reader.read(policy)
-    return HealthReport(health=assess(snapshot, policy, now_ms=clock.now_ms()), snapshot_id=snapshot.snapshot_id)
+    found = assess(snapshot, policy, now_ms=clock.now_ms(), metadata_bytes=reader.metadata_bytes())
+    return HealthReport(health=found, snapshot_id=snapshot.snapshot_id)
 
 
 def explain(reader: TableReader, policy: CompactionPolicy) -> Iterator[tuple[DataFile, Reason | SkipReason]]:

@@ -35,9 +35,11 @@ class TableAdmin(Protocol):
 
 
 class TableReader(Protocol):
-    """Reads one table's metadata; never a data file."""
+    """Reads one table's metadata; never a data file. `metadata_bytes` is the size of metadata.json, None where nobody
+    can tell."""
 
     def properties(self) -> Mapping[str, str]: ...
+    def metadata_bytes(self) -> int | None: ...
     def read(
         self, policy: CompactionPolicy, *, snapshot_id: int | None = None, deadline: float | None = None
     ) -> TableSnapshot: ...

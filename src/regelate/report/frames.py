@@ -98,7 +98,8 @@ def health(answer: Answer) -> Frame:
     """Return the numbers of a TABLE_HEALTH answer, one per row."""
     files, size = answer["files"], answer["size_bytes"]
     rows = [
-        ("health", f"{answer['score']:.1f} of 100"),
+        ("health", f"{answer['score']:.1f} of 100, {answer['grade'].lower()}"),
+        ("points lost", _points(answer["points_lost"])),
         ("data files", count_text(files)),
         ("size", size_text(size)),
         ("average file", size_text(size / files) if files else "-"),
@@ -107,8 +108,15 @@ def health(answer: Answer) -> Frame:
         ("delete files", count_text(answer["delete_files"])),
         ("partitions", count_text(answer["partitions"])),
         ("manifests", count_text(answer["manifest_count"])),
+        ("snapshots", count_text(answer["snapshot_count"])),
     ]
     return _pairs(rows)
+
+
+def _points(lost: Mapping[str, float]) -> str:
+    """Say for what points were lost, most first."""
+    found = sorted(((value, name) for name, value in lost.items() if value), reverse=True)
+    return ", ".join(f"{value:.1f} for {name}" for value, name in found) or "none"
 
 
 def worst_partitions(answer: Answer) -> Frame:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.core.planning.health import assess, partition_score
+from regelate.core.planning.health import Grade, PointsLost, assess, partition_score
 from regelate.core.planning.plan import plan_compaction
 from regelate.core.policy.policy import MB
 from regelate.core.table.table import FileScanTask, PartitionTotals
@@ -75,22 +75,72 @@ def test_one_partition_of_twenty_small_files_twelve_hours_old() -> None:
     table = ModelTable()
     table.append([MB] * 20)
     health = assess(table.photograph(POLICY), POLICY, now_ms=HOUR_MS + 12 * HOUR_MS)
-    assert health.score == 100 - 100 * (0.3 * 0.2 + 0.2 * 0.5 + 0.2)
+    assert (health.lost, health.score) == (PointsLost(files=57.0), 43.0)
     assert [(p.score, p.hours, p.candidate_files) for p in health.worst] == [(0.36, 12.0, 20)]
     assert health.recommendation == "COMPACT: 20 files (20.0 MB) in 1 partition would become 1."
 
 
-def test_the_table_score_weighs_partitions_with_work_by_bytes_and_by_files_alike() -> None:
+def test_files_cost_points_by_the_share_that_would_go_of_the_table_and_of_its_worst_partition() -> None:
     table = ModelTable()
     table.append([MB] * 10, partition=month("2013-01"))
-    table.append([100 * MB] * 27 + [30 * MB] * 3, partition=month("2013-02"))
-    table.append([100 * MB] * 500, partition=month("2013-03"))
+    table.append([100 * MB] * 90, partition=month("2013-02"))
     health = assess(table.photograph(POLICY), POLICY, now_ms=0)
-    first, second = 0.3 * 0.1 + 0.2, 0.3 * 0.3 + 0.2 * 0.1
-    by_files, by_bytes = 10 / 40, 10 / (10 + 2790)
-    weight = (by_files + by_bytes) / 2
-    assert health.score == round(100 * (1 - weight * first - (1 - weight) * second), 1)
-    assert [p.partition.path for p in health.worst] == ["month=2013-01", "month=2013-02"]
+    assert health.lost == PointsLost(files=round(60 * (9 / 100 + 9 / 10) / 2, 1))
+    assert [p.partition.path for p in health.worst] == ["month=2013-01"]
+
+
+def test_six_hundred_tiny_files_are_critical_and_worse_than_four() -> None:
+    found = []
+    for count in (4, 600):
+        table = ModelTable()
+        table.append([100_000] * count)
+        found.append(assess(table.photograph(POLICY), POLICY, now_ms=0))
+    assert found[1].score < found[0].score
+    assert (found[1].grade, found[1].score) == (Grade.CRITICAL, 40.1)
+
+
+@given(small=st.integers(0, 300), more=st.integers(1, 50), large=st.integers(0, 50))
+def test_more_small_files_never_make_a_table_look_better(small: int, more: int, large: int) -> None:
+    table = ModelTable()
+    table.append([100 * MB] * large + [MB] * small)
+    before = assess(table.photograph(POLICY), POLICY, now_ms=0).score
+    table.append([MB] * more)
+    assert assess(table.photograph(POLICY), POLICY, now_ms=0).score <= before
+
+
+@given(deletes=st.integers(0, 30), more=st.integers(1, 5), snapshots=st.integers(1, 30_000), times=st.integers(1, 9))
+def test_more_deletes_snapshots_manifests_or_metadata_never_make_a_table_look_better(
+    deletes: int, more: int, snapshots: int, times: int
+) -> None:
+    table = ModelTable()
+    table.append([100 * MB] * 20)
+    photograph = table.photograph(POLICY)
+
+    def score(deletes: int = deletes, snapshots: int = snapshots, manifests: int = 10, size: int = MB) -> float:
+        found = replace(
+            photograph,
+            totals=tuple(replace(t, delete_files=deletes) for t in photograph.totals),
+            snapshots=photograph.snapshots * snapshots,
+            manifest_paths=frozenset(map(str, range(manifests))),
+        )
+        return assess(found, POLICY, now_ms=0, metadata_bytes=size).score
+
+    before = score()
+    assert score(deletes=deletes + more) <= before
+    assert score(snapshots=snapshots + more) <= before
+    assert score(manifests=10 * times) <= before
+    assert score(size=MB * times) <= before
+
+
+def test_metadata_costs_up_to_fifteen_points_and_the_cure_is_named() -> None:
+    table = ModelTable()
+    table.append([100 * MB] * 20)
+    rotten = replace(table.photograph(POLICY), manifest_paths=frozenset(map(str, range(2_000))))
+    rotten = replace(rotten, snapshots=rotten.snapshots * 20_000)
+    health = assess(rotten, POLICY, now_ms=0, metadata_bytes=100 * MB)
+    assert (health.lost, health.grade) == (PointsLost(metadata=15.0), Grade.HEALTHY)
+    for cure in ("EXPIRE_SNAPSHOTS: 20,000 snapshots", "REWRITE_MANIFESTS: 2,000 manifests", "has 100.0 MB"):
+        assert cure in health.recommendation
 
 
 def test_a_table_is_100_when_compact_has_nothing_to_do_and_after_it_ran() -> None:

@@ -7,12 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.core.jobs.ranking import Rank, RankingPolicy, rank_fleet
-from regelate.core.planning.health import HealthAssessment
+from regelate.core.planning.health import HealthAssessment, PartitionHealth, PointsLost
+from regelate.core.table.table import Partition
 
 
 def health(score: float, candidates: int = 1) -> HealthAssessment:
+    worst = PartitionHealth(
+        partition=Partition(spec_id=0, values=(), path=""),
+        score=0.5,
+        files=10,
+        size_bytes=10,
+        small_files=candidates,
+        candidate_files=candidates,
+        delete_files=0,
+        hours=1.0,
+    )
     return HealthAssessment(
-        score=score,
+        lost=PointsLost(files=100.0 - score),
         files=10,
         size_bytes=10,
         rows=10,
@@ -22,7 +33,7 @@ def health(score: float, candidates: int = 1) -> HealthAssessment:
         partitions=1,
         manifest_count=1,
         size_histogram=(),
-        worst=(),
+        worst=(worst,) if candidates else (),
         recommendation="",
     )
 
@@ -39,7 +50,7 @@ def test_every_table_has_one_rank_and_the_budget_goes_to_the_unhealthiest(
 ) -> None:
     ranked = rank_fleet(fleet, policy)
     assert sorted(table.ident for table in ranked) == sorted(ident for ident, _ in fleet)
-    ill = [table for table in ranked if table.health.score < policy.health_below]
+    ill = [table for table in ranked if table.health.score < policy.health_below and table.health.candidate_files]
     taken = [table for table in ranked if table.rank is Rank.COMPACT]
     assert len(taken) == min(len(ill), policy.max_jobs)
     assert {table.rank for table in ranked if table not in ill} <= {Rank.HEALTHY}
@@ -57,6 +68,11 @@ def test_the_order_does_not_depend_on_the_order_of_the_catalog(
 def test_of_equally_ill_ones_the_one_with_more_to_do_comes_first() -> None:
     ranked = rank_fleet([("db.a", health(50, 3)), ("db.b", health(50, 9)), ("db.c", health(40, 1))], RankingPolicy())
     assert [table.ident for table in ranked] == ["db.c", "db.b", "db.a"]
+
+
+def test_a_table_that_lost_its_points_for_what_no_compaction_mends_is_left_alone() -> None:
+    (ranked,) = rank_fleet([("db.a", health(10, 0))], RankingPolicy())
+    assert ranked.rank is Rank.HEALTHY
 
 
 @pytest.mark.parametrize("wrong", [{"health_below": -1}, {"health_below": 101}, {"max_jobs": -1}])

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from regelate.core.answers.json import LEFT_OUT, Json
+from regelate.core.planning.health import Grade, PointsLost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +116,11 @@ class QueryAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableHealthAnswer:
-    """`score` 0-100, 100 where there is nothing to do; `explained` has one reason per data file, if asked."""
+    """`score` 0-100, 100 less what is lost; `explained` has one reason per data file, if asked."""
 
     score: float
+    grade: Grade
+    points_lost: PointsLost
     files: int
     size_bytes: int
     rows: int
@@ -126,6 +129,8 @@ class TableHealthAnswer:
     delete_files: int
     partitions: int
     manifest_count: int
+    snapshot_count: int
+    metadata_bytes: int | None
     unreadable_manifests: tuple[str, ...]
     size_histogram: tuple[Mapping[str, Json], ...]
     worst_partitions: tuple[Mapping[str, Json], ...]

@@ -17,7 +17,7 @@ class Rank(StrEnum):
     JOB_RUNNING = "JOB_RUNNING"
     """Below it, and its job is at it."""
     HEALTHY = "HEALTHY"
-    """At the threshold or above."""
+    """At the threshold or above, or with nothing that a COMPACT would rewrite."""
     OVER_BUDGET = "OVER_BUDGET"
     """Below it, but iller ones have taken the budget: left to the next sweep."""
 
@@ -48,7 +48,7 @@ def rank_fleet(healths: Collection[tuple[str, HealthAssessment]], policy: Rankin
     ordered = sorted(healths, key=lambda found: (found[1].score, -found[1].candidate_files, found[0]))
     ranked: list[RankedTable] = []
     for ident, health in ordered:
-        ill = health.score < policy.health_below
+        ill = health.score < policy.health_below and bool(health.worst)
         room = len(ranked) < policy.max_jobs
         rank = Rank.HEALTHY if not ill else Rank.COMPACT if room else Rank.OVER_BUDGET
         ranked.append(RankedTable(ident=ident, health=health, rank=rank))

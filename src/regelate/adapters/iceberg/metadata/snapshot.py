@@ -33,7 +33,7 @@ from regelate.core.table.table import (
     SnapshotRef,
     TableSnapshot,
 )
-from regelate.errors import InvalidRequest, NotFound, Unavailable
+from regelate.errors import InvalidRequest, NotFound, RegelateError, Unavailable
 
 
 class SnapshotReader:
@@ -49,6 +49,13 @@ class SnapshotReader:
 
     def properties(self) -> Mapping[str, str]:
         return self._table.metadata.properties
+
+    def metadata_bytes(self) -> int | None:
+        """Return the size of metadata.json; None where the catalog keeps it from us, or no store answers."""
+        try:
+            return len(self._table.io.new_input(self._table.metadata_location))
+        except (OSError, RegelateError):
+            return None
 
     def read(
         self, policy: CompactionPolicy, *, snapshot_id: int | None = None, deadline: float | None = None
