@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,11 +22,12 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-from regelate.adapters.iceberg.tables.schema import columns_of, same_columns, schema_of
+from regelate.adapters.iceberg.tables.schema import check_size, columns_of, same_columns, schema_of
 from regelate.adapters.iceberg.tables.spec import describe_order, describe_spec, order_of, spec_of
 from regelate.core.table.schema import Column, PartitionField, SortSpec
 from regelate.errors import InvalidRequest
 from tests.support.iceberg_tables import make_catalog, make_table
+from tests.system.faults.stack import Stack, edit_metadata, request
 
 PLAIN_TYPES = [
     "boolean",
@@ -387,3 +389,84 @@ def test_schema_and_spec_are_what_a_real_catalog_stores(tmp_path: Path) -> None:
     assert table.schema() == SCHEMA
     assert describe_spec(table.spec(), table.schema()) == describe_spec(spec, SCHEMA)
     assert table.schema().find_type("at") == TimestampType()
+
+
+def listed(depth: int) -> Column:
+    inner = column("element")
+    for _ in range(depth - 2):
+        inner = column("element", "list", inner)
+    return column("a", "list", inner)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [column(f"c{i}") for i in range(2_000)],
+        [column("s", "struct", *(column(f"c{i}") for i in range(1_999)))],
+        [listed(64)],
+    ],
+    ids=["columns", "fields", "depth"],
+)
+def test_a_schema_at_its_limits_becomes_a_table(columns: list[Column]) -> None:
+    check_size(schema_of(columns))
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ([column(f"c{i}") for i in range(2_001)], "2,001 columns"),
+        ([column("s", "struct", *(column(f"c{i}") for i in range(2_000)))], "2,001 columns"),
+        ([listed(65)], "64 deep"),
+        ([listed(100_000)], "64 deep"),
+    ],
+    ids=["columns", "fields", "depth", "far too deep"],
+)
+def test_a_schema_beyond_them_is_refused_by_its_number(columns: list[Column], told: str) -> None:
+    fault = refused(columns)
+    assert told in fault.message
+    assert (fault.details["maximum"], fault.details["maximum_depth"]) == (2_000, 64)
+
+
+def deep(kind: str, depth: int) -> object:
+    found: object = "long"
+    for number in range(depth - 1):
+        found = (
+            {"type": "list", "element-id": number + 2, "element": found, "element-required": False}
+            if kind == "list"
+            else {"type": "struct", "fields": [{"id": number + 2, "name": "f", "type": found, "required": False}]}
+        )
+    return found
+
+
+@pytest.mark.parametrize("kind", ["list", "struct"])
+@pytest.mark.parametrize("depth", [65, 66, 90, 150, 250])
+def test_a_table_of_another_engine_that_is_nested_too_deep_is_refused_by_name(
+    kind: str, depth: int, tmp_path: Path
+) -> None:
+    stack = Stack(tmp_path)
+    stack.create("t", {"id": "long"})
+
+    def nest(document: dict[str, Any]) -> None:
+        document["schemas"][0]["fields"][0]["type"] = deep(kind, depth)
+        document["last-column-id"] = depth + 1
+
+    edit_metadata(stack.table("default.t"), nest)
+    for operation in ("WRITE", "QUERY", "COMPACT", "TABLE_HEALTH"):
+        fields = {"records": [{"id": None}]} if operation == "WRITE" else {}
+        stack.refused(422, "SCHEMA_TOO_LARGE", ["64"], request(operation, "t", **fields))
+
+
+def test_a_table_of_another_engine_that_is_too_wide_is_refused_by_name_and_can_be_dropped(tmp_path: Path) -> None:
+    stack = Stack(tmp_path)
+    stack.create("t", {"id": "long"})
+
+    def widen(document: dict[str, Any]) -> None:
+        fields = [{"id": i + 1, "name": f"c{i}", "type": "long", "required": False} for i in range(2_001)]
+        document["schemas"][0]["fields"] = fields
+        document["last-column-id"] = len(fields)
+
+    edit_metadata(stack.table("default.t"), widen)
+    for operation in ("QUERY", "COMPACT"):
+        stack.refused(422, "SCHEMA_TOO_LARGE", ["2,001 columns", "2,000"], request(operation, "t"))
+    assert len(stack.ok("DESCRIBE_TABLE", "t")["schema"]["fields"]) == 2_001
+    stack.ok("DROP_TABLE", "t", purge=True)

@@ -44,6 +44,8 @@ class RestStub:
     uri: str = ""
     commits: list[Reply | None] = field(default_factory=list)
     loads: list[Reply | None] = field(default_factory=list)
+    config: dict[str, str] = field(default_factory=dict)
+    """What the server says of a table's storage."""
     under_way: list[tuple[tuple[str, str], bytes]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     silent: threading.Event = field(default_factory=threading.Event)
@@ -99,7 +101,7 @@ class RestStub:
         except NoSuchTableError:
             return 404, error(404)
         metadata = json.loads(table.metadata.model_dump_json())
-        return 200, {"metadata-location": table.metadata_location, "metadata": metadata, "config": {}}
+        return 200, {"metadata-location": table.metadata_location, "metadata": metadata, "config": self.config}
 
     def _commit(self, ident: tuple[str, str], body: bytes) -> tuple[int, dict[str, Any]]:
         request = CommitTableRequest.model_validate_json(body)

@@ -8,6 +8,7 @@ from typing import Any
 
 from regelate.core.policy.option_retention import resolve_orphan_age, resolve_retention
 from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.policy.table_properties import Use, refuse_unusable
 from regelate.core.table.position_deletes import GRANULARITY_PROPERTY, dangling, mergeable
 from regelate.core.upkeep.manifests import ManifestSummary, plan_manifest_rewrite
 from regelate.core.upkeep.retention import plan_expiry
@@ -84,6 +85,7 @@ def _remove_dangling(table: SparkTable) -> Mapping[str, object]:
 def _manifests(table: SparkTable) -> Todo:
     if table.snapshot_id is None:
         return EMPTY
+    refuse_unusable(table.properties, Use.SPARK)
     target = int(table.properties.get(MANIFEST_TARGET_PROPERTY, MANIFEST_TARGET_BYTES))
     groups = plan_manifest_rewrite([_manifest(row) for row in table.rows("manifests")], target)
     if not groups:
@@ -110,6 +112,7 @@ def _manifest(row: Mapping[str, Any]) -> ManifestSummary:
 
 
 def _expiry(table: SparkTable, knobs: StepKnobs, now_ms: int) -> Todo:
+    refuse_unusable(table.properties, Use.EXPIRE, Use.SPARK)
     policy = resolve_retention(
         request_hours=knobs.retention_hours,
         request_min=knobs.min_snapshots_to_keep,

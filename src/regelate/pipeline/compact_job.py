@@ -10,6 +10,7 @@ from regelate.core.jobs.spark_job import ZORDER, SparkRequest
 from regelate.core.policy.option_values import partition_filters, sort_fields
 from regelate.core.policy.options import resolve_retention, resolve_verify
 from regelate.core.policy.policy import Verify
+from regelate.core.policy.table_properties import Use, refuse_unusable
 from regelate.pipeline.arguments import add_common, reader
 from regelate.pipeline.maintain import Job, maintain
 from regelate.pipeline.options import Layout, Rewrite, size_options
@@ -69,6 +70,7 @@ def job_of(request: SparkRequest, format_version: int, properties: Mapping[str, 
     expires = asked.expire_snapshots and format_version >= NEEDS_SPARK
     knobs = StepKnobs(retention_hours=asked.snapshot_retention_hours, defaults=request.retention)
     if expires:
+        refuse_unusable(properties, Use.EXPIRE)
         resolve_retention(
             request_hours=asked.snapshot_retention_hours,
             table_properties=properties,

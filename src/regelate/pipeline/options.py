@@ -10,6 +10,7 @@ from regelate.core.planning.partition_rule import PartitionRule
 from regelate.core.policy.option_values import MAX_INT, MAX_LONG, boolean, refused, whole
 from regelate.core.policy.options import ICEBERG_OPTIONS, CompactionDefaults, resolve_policy
 from regelate.core.policy.policy import CompactionPolicy, SortField
+from regelate.core.policy.table_properties import Use, refuse_unusable
 from regelate.core.requests import CompactRequest
 from regelate.pipeline.names import quoted
 
@@ -84,8 +85,10 @@ class Rewrite:
 def policy_of(rewrite: Rewrite, properties: Mapping[str, str], *, now_ms: int) -> CompactionPolicy:
     """Resolve the policy as COMPACT does: flag, then table property, then default, then Iceberg's default.
 
-    How the rows are laid out is Spark's business, so the policy is a bin-pack's. Errors: InvalidRequest.
+    How the rows are laid out is Spark's business, so the policy is a bin-pack's. Errors: InvalidRequest, also for table
+    properties at which Iceberg would stop in the middle of the rewrite.
     """
+    refuse_unusable(properties, Use.COMPACT, Use.SPARK)
     chosen = {name: value for name, value in rewrite.options.items() if name not in SPARK_OPTIONS}
     unknown = [name for name in chosen if name not in ICEBERG_OPTIONS]
     if unknown:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from regelate.core.policy.option_retention import resolve_orphan_age, resolve_retention
 from regelate.core.policy.options import Auto, CheckPolicy, resolve_check, resolve_policy
 from regelate.core.policy.policy import CompactionPolicy, RetentionPolicy
+from regelate.core.policy.table_properties import Use, refuse_unusable
 from regelate.core.requests import CompactRequest
 from regelate.operations.compacting.command import CompactCommand
 from regelate.operations.compacting.conducting import ConfiguredKnobs, TableKnobs, command_of
@@ -28,6 +29,7 @@ class Knobs:
 
     def policy(self, session: TableSession) -> CompactionPolicy:
         """Return the policy of a COMPACT of this table that asks for nothing special."""
+        refuse_unusable(session.properties, Use.COMPACT)
         return resolve_policy(
             request=CompactRequest(),
             table_properties=session.properties,
@@ -38,6 +40,8 @@ class Knobs:
 
     def command(self, session: TableSession, part: RunPart) -> CompactCommand:
         """Resolve every knob of a run. Errors: InvalidRequest, Conflict PLAN_CHANGED or TABLE_REPLACED."""
+        uses = (Use.COMPACT, Use.EXPIRE) if part.request.expire_snapshots else (Use.COMPACT,)
+        refuse_unusable(session.properties, *uses)
         table = TableKnobs(
             uuid=session.uuid,
             properties=session.properties,
@@ -55,6 +59,7 @@ class Knobs:
         hours_field: str = "retention_hours",
     ) -> RetentionPolicy:
         """Return what may be expired of this table; `hours_field` is what the request calls the hours."""
+        refuse_unusable(session.properties, Use.EXPIRE)
         return resolve_retention(
             request_hours=hours,
             request_min=keep,

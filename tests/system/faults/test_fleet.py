@@ -85,7 +85,7 @@ def test_a_table_that_cannot_be_read_keeps_no_other_from_its_job(stack: JobStack
         change.set_properties({"regelate.compaction.min-input-files": "zero"})
     answer = stack.ok("SWEEP", health_below=100)
     (error,) = [found["error"] for found in answer["tables"] if found["table"] == "default.broken"]
-    assert error["code"] == "INVALID_OPTION"
+    assert error["code"] == "INVALID_TABLE_PROPERTY"
     assert answer["jobs_submitted"] == 1
 
 

@@ -61,7 +61,8 @@ def _stream(
 ) -> int:
     reader = cursor.execute(select).to_arrow_reader(BATCH_ROWS)
     rows = 0
-    with pq.ParquetWriter(path, schema, compression=codec, store_decimal_as_integer=True) as writer:
+    named = "none" if codec == "uncompressed" else codec  # Iceberg's word, and PyArrow's
+    with pq.ParquetWriter(path, schema, compression=named, store_decimal_as_integer=True) as writer:
         pending: list[pa.RecordBatch] = []
         held = 0
         for batch in reader:

@@ -25,9 +25,16 @@ from regelate.adapters.iceberg.metadata.snapshot import refs_of
 from regelate.adapters.iceberg.metadata.tasks import check_metadata
 from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults
 from regelate.adapters.iceberg.tables.evolution import evolve, shows
-from regelate.adapters.iceberg.tables.properties import LOCATION, check_changes, check_new_table, gc_enabled
+from regelate.adapters.iceberg.tables.properties import (
+    LOCATION,
+    check_changes,
+    check_new_table,
+    check_outcome,
+    gc_enabled,
+)
 from regelate.adapters.iceberg.tables.schema import columns_of, same_columns, schema_of
 from regelate.adapters.iceberg.tables.spec import describe_order, describe_spec, order_of, spec_of
+from regelate.core.policy.table_properties import Use, refuse_unusable
 from regelate.core.table.evolution import NO_EVOLUTION, Evolution
 from regelate.core.table.names import split_ident
 from regelate.core.table.schema import TableDefinition, TableDescription
@@ -74,8 +81,9 @@ class IcebergAdmin:
         schema = schema_of(definition.columns)
         spec = spec_of(definition.partition_spec, schema)
         order = order_of(definition.sort_order, schema)
-        check_new_table(definition.properties, self._warehouse)
-        properties = {**WRITE_PROPERTIES, **self._defaults, **definition.properties}
+        defaults = {**WRITE_PROPERTIES, **self._defaults}
+        check_new_table(definition.properties, defaults, self._warehouse)
+        properties = {**defaults, **definition.properties}
         location = properties.pop(LOCATION, None)
         with catalog_faults():
             existing = self._find(ident)
@@ -111,10 +119,12 @@ class IcebergAdmin:
             evolving: tuple[TableUpdate, ...] = ()
             requirements: tuple[TableRequirement, ...] = ()
             if not evolution.is_nothing and (sent is None or not shows(table.metadata, sent)):
+                refuse_unusable(table.metadata.properties, Use.QUERY)  # a name mapping changes with the columns
                 evolving, requirements = evolve(table, evolution)
             found = update_table_metadata(table.metadata, evolving).properties
             changed = {k: v for k, v in set_properties.items() if found.get(k) != v}
             gone = [k for k in unset_properties if k in found]
+            check_outcome(found, changed, gone)
             updates: list[TableUpdate] = [*evolving]
             updates += [SetPropertiesUpdate(updates=changed)] if changed else []
             updates += [RemovePropertiesUpdate(removals=gone)] if gone else []

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pyiceberg.catalog import AVAILABLE_CATALOGS, BOTOCORE_SESSION, Catalog, CatalogType, load_catalog
+from pyiceberg.catalog import AVAILABLE_CATALOGS, BOTOCORE_SESSION, Catalog, CatalogType, MetastoreCatalog, load_catalog
 from pyiceberg.exceptions import NotInstalledError
+from pyiceberg.io import load_file_io
 from pyiceberg.table import Table
+from pyiceberg.typedef import EMPTY_DICT
 
 from regelate.adapters.iceberg.metadata_files import let_remember
 from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults
@@ -67,6 +69,7 @@ class Catalogs:
                     known = _absolute(with_storage(properties, self._storage))
                     self._open[key] = _loaded(name, {**self._timeouts.properties, **known})
                     let_remember(self._open[key])
+                    keep_storage(self._open[key])
                 if len(self._open) > CATALOGS_KEPT:
                     self._open.popitem(last=False)
             self._open.move_to_end(key)
@@ -95,6 +98,18 @@ def preload(kind: CatalogKind) -> None:
         import_module("pyiceberg.io.pyarrow")
         if OPENED_HERE[kind].in_s3:
             import_module("regelate.adapters.iceberg.s3.streams")
+
+
+def keep_storage(catalog: Catalog) -> None:
+    """Let every table be read and written by the catalog's configuration alone.
+
+    PyIceberg lays a table's properties over it, where Iceberg's Java does not: whoever may set properties could send
+    our credentials to an endpoint of theirs, or name a class to load (trap T52: properties that open storage). A REST
+    catalog's server answers with a configuration beside the table's properties: see `PatientRestCatalog`.
+    """
+    if isinstance(catalog, MetastoreCatalog):
+        opened: Any = catalog
+        opened._load_file_io = lambda properties=EMPTY_DICT, location=None: load_file_io(opened.properties, location)
 
 
 def open_table(catalog: Catalog, ident: str) -> Table:

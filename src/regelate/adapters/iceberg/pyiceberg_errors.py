@@ -12,6 +12,7 @@ from http import HTTPStatus
 import pydantic
 from pyiceberg import exceptions as native
 
+from regelate.core.table.schema import MAX_DEPTH
 from regelate.errors import (
     CommitStateUnknown,
     Conflict,
@@ -143,6 +144,11 @@ def _of_libraries(error: BaseException, text: str) -> RegelateError | None:
                 "CATALOG_AUTH", f"the catalog refused our credentials: {text}", status=502, retryable=False
             )
         return Unavailable("CATALOG_UNAVAILABLE", f"the catalog cannot be reached: {text}")
+    if _is_too_deep(error):
+        told = (
+            f"the metadata of this table is nested too deep: at most {MAX_DEPTH} columns in columns; use Spark for it"
+        )
+        return InvalidRequest("SCHEMA_TOO_LARGE", told, status=422, maximum_depth=MAX_DEPTH)
     newer = _newer(error)
     if newer is not None:
         return Unsupported("UNSUPPORTED_TABLE", f"this table holds {newer}; use Spark for it", reason=newer)
@@ -154,6 +160,14 @@ def _of_libraries(error: BaseException, text: str) -> RegelateError | None:
     if isinstance(error, OSError):
         return _of_storage(error, text)
     return None
+
+
+def _is_too_deep(error: BaseException) -> bool:
+    """Say whether reading metadata recursed to its end: in Python, or in pydantic, which counts 200 levels of JSON."""
+    cause = error.__cause__ if isinstance(error, native.ValidationError) else error
+    faults = cause.errors(include_url=False) if isinstance(cause, pydantic.ValidationError) else ()
+    deep = any(fault["type"] == "json_invalid" and "recursion limit" in fault["msg"] for fault in faults)
+    return deep or isinstance(error, RecursionError)
 
 
 def _is_no_answer(error: BaseException) -> bool:

@@ -43,7 +43,7 @@ from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.metadata.pruning import FilePruner
 from regelate.adapters.iceberg.metadata.snapshot import snapshot_of
 from regelate.adapters.iceberg.metadata.tasks import Entries, check_format, check_readable
-from regelate.adapters.iceberg.tables.schema import columns_of
+from regelate.adapters.iceberg.tables.schema import check_size, columns_of
 from regelate.core.query.predicate import Condition, Every, Op, Predicate
 from regelate.core.table.deletes import DeleteIndex
 from regelate.core.table.schema import Column
@@ -87,6 +87,7 @@ class SnapshotScan:
         travels = snapshot_id is not None or as_of_ms is not None
         if travels and self._snapshot is not None and self._snapshot.schema_id is not None:
             self._schema = table.schemas()[self._snapshot.schema_id]
+        check_size(self._schema)
         self.columns: tuple[Column, ...] = columns_of(self._schema)
         with _worded_for_queries():
             check_format(table.metadata)

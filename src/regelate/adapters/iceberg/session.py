@@ -20,7 +20,7 @@ from regelate.adapters.iceberg.cleanup.neighbours import Neighbours
 from regelate.adapters.iceberg.cleanup.orphans import TableOrphans
 from regelate.adapters.iceberg.cleanup.reclaim import SnapshotReclaimer
 from regelate.adapters.iceberg.commit.committer import IcebergCommitter
-from regelate.adapters.iceberg.commit.manifest_writing import TARGET_SIZE, TARGET_SIZE_DEFAULT, whole
+from regelate.adapters.iceberg.commit.manifest_writing import TARGET_SIZE, TARGET_SIZE_DEFAULT
 from regelate.adapters.iceberg.files.inputs import TableInputs
 from regelate.adapters.iceberg.files.ledger import LONGEST_RUN_SECONDS, RunLedger
 from regelate.adapters.iceberg.files.outputs import Annotate, TableOutputs, local_path
@@ -30,6 +30,9 @@ from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.metadata.snapshot import SnapshotReader
 from regelate.adapters.iceberg.s3.access import access_of
 from regelate.adapters.iceberg.s3.file_io import S3FileIO
+from regelate.adapters.iceberg.tables.schema import check_size
+from regelate.core.policy.option_values import codec
+from regelate.core.policy.options import CODEC_PROPERTY
 from regelate.core.policy.policy import SortField
 from regelate.core.table.storage import ObjectStoreAccess
 from regelate.errors import RegelateError
@@ -71,6 +74,7 @@ class TableSession:
         self._annotate = annotate
         self._longest_run_seconds = longest_run_seconds
         self.table = open_table(catalog, ident)
+        check_size(self.table.schema())
 
     @contextmanager
     def run(self) -> Iterator[TableSession]:
@@ -119,11 +123,11 @@ class TableSession:
 
     @property
     def compression_codec(self) -> str:
-        return self.properties.get("write.parquet.compression-codec", "zstd")
+        return codec(CODEC_PROPERTY, self.properties.get(CODEC_PROPERTY, "zstd"))
 
     @property
     def manifest_target_bytes(self) -> int:
-        return whole(self.properties, TARGET_SIZE, TARGET_SIZE_DEFAULT)
+        return int(self.properties.get(TARGET_SIZE, TARGET_SIZE_DEFAULT))
 
     @property
     def sort_fields(self) -> tuple[SortField, ...]:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from regelate.core.table.table import SnapshotRef
+
+MAX_COLUMNS = 2_000
+"""Of a table, the fields in its columns counted: every file's footer and every manifest entry speaks of each."""
+MAX_DEPTH = 64
+"""Of columns in columns: whoever reads a schema recurses."""
+Nested = TypeVar("Nested")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,3 +82,17 @@ class TableDescription:
     snapshot_id: int | None
     snapshot_count: int
     refs: tuple[SnapshotRef, ...]
+
+
+def too_large(columns: Iterable[Nested], below: Callable[[Nested], Iterable[Nested]]) -> str | None:
+    """Return why a schema is larger than this program takes, None where it is not. `below`: what a column holds."""
+    level = list(columns)
+    depth = count = 0
+    while level:
+        depth, count = depth + 1, count + len(level)
+        if depth > MAX_DEPTH:
+            return f"its columns are nested more than {MAX_DEPTH} deep"
+        level = [inner for column in level for inner in below(column)]
+    if count > MAX_COLUMNS:
+        return f"it has {count:,} columns, the fields in them counted; at most {MAX_COLUMNS:,} are allowed"
+    return None

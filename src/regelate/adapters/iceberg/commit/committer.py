@@ -29,9 +29,9 @@ from regelate.adapters.iceberg.metadata.pruning import key_pruner
 from regelate.adapters.iceberg.metadata.snapshot import refs_of, snapshot_entries
 from regelate.adapters.iceberg.metadata.tasks import Entries, check_metadata, check_readable
 from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults, is_locked, refusal
-from regelate.adapters.iceberg.tables.properties import NAME_MAPPING
 from regelate.core.catalogs import Commits
 from regelate.core.planning.plan import FileGroup
+from regelate.core.policy.table_properties import MAPPING_PROPERTY, Use, refuse_unusable
 from regelate.core.running.commit import Change, CommitRefused, ExpiryChange, Outcome, SnapshotChange
 from regelate.core.running.conflict import CommitWindow
 from regelate.core.table.deletes import DeleteIndex
@@ -65,6 +65,7 @@ class IcebergCommitter:
     """
 
     def __init__(self, catalog: Catalog, table: Table, reader: ManifestReader, ledger: Ledger) -> None:
+        refuse_unusable(table.properties, Use.COMMIT)  # before any work that would be in vain
         self._catalog = catalog
         self._ledger = ledger
         self._ident = table.name()
@@ -78,7 +79,7 @@ class IcebergCommitter:
         self._head: tuple[TableMetadata, Head] | None = None
         """The head last described, which takes a while where it has many snapshots."""
         self._read_as = table.schema()
-        self._read_by = table.properties.get(NAME_MAPPING)
+        self._read_by = table.properties.get(MAPPING_PROPERTY)
         self._last_column_id = table.metadata.last_column_id
 
     @property
@@ -217,7 +218,7 @@ class IcebergCommitter:
                 i for i in metadata.schema().field_ids - self._read_as.field_ids if i <= self._last_column_id
             ),
             lost_specs=lost_specs,
-            other_names=metadata.properties.get(NAME_MAPPING) != self._read_by,
+            other_names=metadata.properties.get(MAPPING_PROPERTY) != self._read_by,
         )
 
     def _referenced(self, deletes: Iterable[DeleteFile]) -> dict[str, frozenset[str]]:
@@ -235,12 +236,14 @@ class IcebergCommitter:
     def try_commit(self, head: Head, change: Change) -> Outcome | CommitRefused:
         """Make one attempt on the head last seen (`head` must be that one).
 
-        Errors: Unsupported UNSUPPORTED_TABLE when the table is of a format meanwhile that we cannot write; Unavailable
+        Errors: Unsupported UNSUPPORTED_TABLE when the table is of a format meanwhile that we cannot write;
+        InvalidRequest INVALID_TABLE_PROPERTY when it has properties meanwhile that no commit can use; Unavailable
         RUN_TOO_OLD when the time is over within which the change may be sent. Then nothing was sent, and no file stays.
         """
         if head.metadata_location != self._table.metadata_location:
             raise InvariantViolated("STALE_HEAD", "an attempt was made on another head than the one judged")
         check_metadata(self._table.metadata)  # another engine may have upgraded the table since it was planned
+        refuse_unusable(self._table.properties, Use.COMMIT)  # or given it properties at which PyIceberg stops
         staged = next_metadata_location(self._catalog, self._table)
         others = () if staged is None else (staged,)
         self._ledger.keep_alive()

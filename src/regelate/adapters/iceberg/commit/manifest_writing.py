@@ -50,7 +50,7 @@ class ManifestFiles:
         self._name_more(self.list_path, *others)
         self.io = table.io
         self.written: list[str] = []
-        self._target_bytes = whole(table.metadata.properties, TARGET_SIZE, TARGET_SIZE_DEFAULT)
+        self._target_bytes = int(table.metadata.properties.get(TARGET_SIZE, TARGET_SIZE_DEFAULT))
 
     def write(self, content: ManifestContent, spec_id: int, entries: Iterable[ManifestEntry]) -> list[ManifestFile]:
         """Write entries, whose status and numbers are final, into one or more manifests of one spec."""
@@ -112,12 +112,6 @@ def known_schemas(metadata: TableMetadata) -> tuple[Schema, ...]:
     return (metadata.schema(), *sorted(metadata.schemas, key=lambda s: s.schema_id, reverse=True))
 
 
-def whole(properties: Mapping[str, str], name: str, default: int) -> int:
-    """Return a property as a whole number; a malformed one, which another engine set, means the default."""
-    text = properties.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() else default
-
-
 def merge_manifests(
     manifests: Sequence[ManifestFile], files: ManifestFiles, reader: ManifestReader, properties: Mapping[str, str]
 ) -> list[ManifestFile]:
@@ -131,8 +125,8 @@ def merge_manifests(
     by_kind: dict[tuple[ManifestContent, int], list[ManifestFile]] = defaultdict(list)
     for manifest in manifests:
         by_kind[(manifest.content, manifest.partition_spec_id)].append(manifest)
-    target = whole(properties, TARGET_SIZE, TARGET_SIZE_DEFAULT)
-    minimum = whole(properties, MIN_COUNT, MIN_COUNT_DEFAULT)
+    target = int(properties.get(TARGET_SIZE, TARGET_SIZE_DEFAULT))
+    minimum = int(properties.get(MIN_COUNT, MIN_COUNT_DEFAULT))
     merged: list[ManifestFile] = []
     for (content, spec_id), group in by_kind.items():
         if content == ManifestContent.DELETES:

@@ -24,6 +24,7 @@ from regelate.adapters.iceberg.s3.file_io import S3FileIO
 from regelate.adapters.iceberg.s3.settings import is_s3
 from regelate.adapters.iceberg.tables.schema import columns_of
 from regelate.core.policy.policy import SortField
+from regelate.core.policy.table_properties import Use, refuse_unusable, with_known_metrics
 from regelate.core.running.rewrite import NewDataFile, OutputTarget
 from regelate.core.table.schema import Column
 from regelate.core.table.table import Partition
@@ -46,7 +47,10 @@ class _PartitionPath:
 
 
 class TableOutputs:
-    """Implements OutputFiles for one table and one run. A local warehouse is written in place, without a copy."""
+    """Implements OutputFiles for one table and one run. A local warehouse is written in place, without a copy.
+
+    Errors: InvalidRequest INVALID_TABLE_PROPERTY for properties by which no file can be named.
+    """
 
     def __init__(
         self,
@@ -58,6 +62,7 @@ class TableOutputs:
         folder: Path,
         annotate: Annotate,
     ) -> None:
+        refuse_unusable(metadata.properties, Use.COMMIT)
         self._metadata = metadata
         self._io = io
         self._ledger = ledger
@@ -65,7 +70,7 @@ class TableOutputs:
         self._folder = folder
         self._counter = itertools.count()
         self._locations = load_location_provider(metadata.location, metadata.properties)
-        self._metrics = MetricsPlan(metadata.schema(), metadata.properties)
+        self._metrics = MetricsPlan(metadata.schema(), with_known_metrics(metadata.properties))
         self._annotate = annotate
         self._columns = columns_of(metadata.schema())
         self._schema_json = _json(metadata.schema())

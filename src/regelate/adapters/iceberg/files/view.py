@@ -38,8 +38,8 @@ from regelate.adapters.iceberg.files.promotion import maybe_promoted
 from regelate.adapters.iceberg.manifests import READ_VERSION
 from regelate.adapters.iceberg.metadata.manifest_writer import PLAIN, ManifestWriter, write_manifest_list
 from regelate.adapters.iceberg.metadata.tasks import unsupported
-from regelate.adapters.iceberg.tables.properties import NAME_MAPPING
 from regelate.adapters.iceberg.tables.schema import columns_of
+from regelate.core.policy.table_properties import MAPPING_PROPERTY, Use, refuse_unusable
 from regelate.core.running.group_view import GroupView, KeyDeletes, name_in_view
 from regelate.core.table.schema import Column
 from regelate.core.table.table import DataFile as CoreDataFile
@@ -58,10 +58,11 @@ class GroupViewWriter:
     Errors: Unsupported UNSUPPORTED_TABLE for names that differ only in case, which DuckDB mixes up (trap T27: names
     that differ only in case), and for a file whose columns cannot be told or read rightly; UNSUPPORTED_DELETES for
     equality deletes on a key that the schema no longer has, or a nested one, or in a file without field ids;
-    DataUnavailable for a file without a footer.
+    DataUnavailable for a file without a footer; InvalidRequest INVALID_TABLE_PROPERTY for a name mapping that is none.
     """
 
     def __init__(self, metadata: TableMetadata, io: FileIO, folder: Path, *, schema: Schema | None = None) -> None:
+        refuse_unusable(metadata.properties, Use.QUERY)
         own = schema or metadata.schema()
         self.columns = columns_of(own)
         _check_names(self.columns)
@@ -72,7 +73,7 @@ class GroupViewWriter:
         self._io = PyArrowFileIO()
         self._folder = folder
         self._base = _base_metadata(metadata)
-        self._layouts = FileLayouts(io, self.columns, metadata.properties.get(NAME_MAPPING))
+        self._layouts = FileLayouts(io, self.columns, metadata.properties.get(MAPPING_PROPERTY))
 
     def write(self, tasks: Sequence[FileScanTask], *, with_deletes: bool = True) -> GroupView:
         """Write one view and return the path of its metadata file, its columns, and the equality deletes to apply."""
@@ -214,7 +215,7 @@ class GroupViewWriter:
             "default-spec-id": spec.spec_id,
             "last-sequence-number": sequence_number,
             "snapshots": [snapshot],
-            "properties": {} if mapping is None else {NAME_MAPPING: mapping},
+            "properties": {} if mapping is None else {MAPPING_PROPERTY: mapping},
         }
 
 

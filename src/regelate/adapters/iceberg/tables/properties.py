@@ -6,36 +6,24 @@ from collections.abc import Iterable, Mapping
 
 from pyiceberg.table import TableProperties
 
+from regelate.core.policy.table_properties import Use, belongs_to_catalog, refuse_malformed, refuse_unusable
 from regelate.core.table.names import LOCATION_PROPERTIES
 from regelate.core.table.storage import store_of
 from regelate.errors import InvalidRequest, Unsupported
 
 LOCATION = "location"
 FORMAT_VERSION = TableProperties.FORMAT_VERSION
-NAME_MAPPING = TableProperties.DEFAULT_NAME_MAPPING
 WRITTEN_VERSIONS = ("1", "2")
 _STATE = frozenset(
     {"uuid", "snapshot-count", "current-snapshot-summary", "current-snapshot-id", "current-snapshot-timestamp-ms"}
     | {"current-schema", "default-partition-spec", "default-sort-order"}
 )
 """Reserved by Iceberg: names of the table's own state (TableProperties.RESERVED_PROPERTIES, 1.10)."""
-_OPERATOR_NAMES = frozenset(
-    {"py-io-impl", "io-impl", "write.py-location-provider.impl", "write.location-provider.impl"}
-)
-_OPERATOR_PREFIXES = ("s3.", "client.", "glue.", "gcs.", "adls.", "adlfs.", "hdfs.", "hf.", "oss.", "rest.", "header.")
-"""PyIceberg lays table properties over the catalog's when it opens storage: with these, a table could name code to
-load, or an endpoint that our credentials are sent to."""
-_WHOLE_NUMBERS = (
-    TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
-    TableProperties.PARQUET_ROW_GROUP_LIMIT,
-    TableProperties.METADATA_PREVIOUS_VERSIONS_MAX,
-)
-_CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed", "none")
 _DOUBTFUL = frozenset("%\\?#*")
 
 
-def check_new_table(properties: Mapping[str, str], warehouse: str | None) -> None:
-    """Refuse what a new table may not be given.
+def check_new_table(properties: Mapping[str, str], defaults: Mapping[str, str], warehouse: str | None) -> None:
+    """Refuse what a new table may not be given; it has the `defaults` too, where the properties do not name them.
 
     Errors: InvalidRequest INVALID_LOCATION, INVALID_OPTION; Unsupported UNSUPPORTED_TABLE for format version 3.
     """
@@ -48,11 +36,11 @@ def check_new_table(properties: Mapping[str, str], warehouse: str | None) -> Non
         )
     if version not in WRITTEN_VERSIONS:
         raise _invalid(FORMAT_VERSION, f"must be 1 or 2, not {version[:20]!r}")
-    _check({name: value for name, value in properties.items() if name != FORMAT_VERSION}, warehouse)
+    _check({name: value for name, value in properties.items() if name != FORMAT_VERSION}, defaults, warehouse)
 
 
 def check_changes(to_set: Mapping[str, str], to_unset: Iterable[str], warehouse: str | None) -> None:
-    """Refuse what a table may not be changed to.
+    """Refuse what no table may be changed to. Whatever another engine has set can be unset.
 
     Errors: InvalidRequest INVALID_LOCATION, INVALID_OPTION, or INVALID_FIELD for a name both set and unset.
     """
@@ -63,8 +51,20 @@ def check_changes(to_set: Mapping[str, str], to_unset: Iterable[str], warehouse:
     for name in (*to_set, *unset):
         if name in (FORMAT_VERSION, LOCATION):
             raise _invalid(name, "cannot be changed once the table exists")
-    _check(to_set, warehouse)
-    _check_names(unset)
+    _check(to_set, {}, warehouse)
+    for name in unset:
+        _check_name(name)
+
+
+def check_outcome(found: Mapping[str, str], to_set: Mapping[str, str], to_unset: Iterable[str]) -> None:
+    """Refuse a change of these properties that leaves the table with some that no commit can use.
+
+    Errors: InvalidRequest INVALID_OPTION for a level that the codec does not have; INVALID_TABLE_PROPERTY, 422.
+    """
+    gone = set(to_unset)
+    result = {name: value for name, value in {**found, **to_set}.items() if name not in gone}
+    refuse_malformed(to_set, result)
+    refuse_unusable(result, Use.COMMIT)
 
 
 def is_inside(location: str, folder: str) -> bool:
@@ -76,29 +76,23 @@ def is_inside(location: str, folder: str) -> bool:
     return inner is not None and outer is not None and len(inner) > len(outer) and inner[: len(outer)] == outer
 
 
-def _check(properties: Mapping[str, str], warehouse: str | None) -> None:
-    _check_names(properties)
+def _check(properties: Mapping[str, str], beside: Mapping[str, str], warehouse: str | None) -> None:
+    for name in properties:
+        _check_name(name)
+        if belongs_to_catalog(name):
+            raise _invalid(name, "belongs to the catalog's configuration, not to a table")
     for name in LOCATION_PROPERTIES:
         if name in properties and not (warehouse and is_inside(properties[name], warehouse)):
             where = "inside the catalog's warehouse" if warehouse else "left out: this catalog has no known warehouse"
             raise InvalidRequest("INVALID_LOCATION", f"property {name!r} must be {where}", field=name)
-    for name in _WHOLE_NUMBERS:
-        value = properties.get(name, "1")
-        if not (value.isascii() and value.isdigit() and len(value) < 19 and int(value) > 0):
-            raise _invalid(name, f"must be a whole number above 0, not {value[:40]!r}")
-    codec = properties.get(TableProperties.PARQUET_COMPRESSION, _CODECS[0])
-    if codec.lower() not in _CODECS:
-        raise _invalid(TableProperties.PARQUET_COMPRESSION, f"must be one of {', '.join(_CODECS)}, not {codec[:40]!r}")
+    refuse_malformed(properties, beside)
 
 
-def _check_names(names: Iterable[str]) -> None:
-    for name in names:
-        if not name or not name.isprintable():
-            raise _invalid(name, "is no name of a property")
-        if name in _STATE:
-            raise _invalid(name, "is reserved by Iceberg for the table's own state")
-        if name in _OPERATOR_NAMES or name.startswith(_OPERATOR_PREFIXES):
-            raise _invalid(name, "belongs to the catalog's configuration, not to a table")
+def _check_name(name: str) -> None:
+    if not name or not name.isprintable():
+        raise _invalid(name, "is no name of a property")
+    if name in _STATE:
+        raise _invalid(name, "is reserved by Iceberg for the table's own state")
 
 
 def gc_enabled(properties: Mapping[str, str]) -> bool:

@@ -6,8 +6,10 @@ import time
 from functools import partial
 from typing import Any
 
-from pyiceberg.catalog.rest import SIGV4_MAX_RETRIES, RestCatalog
+from pyiceberg.catalog.rest import SIGV4_MAX_RETRIES, RestCatalog, TableResponse
 from pyiceberg.catalog.rest.auth import OAuth2AuthManager, OAuth2TokenProvider
+from pyiceberg.table import StagedTable, Table
+from pyiceberg.typedef import Identifier
 
 from regelate.core.policy.timeouts import Timeouts
 
@@ -37,6 +39,21 @@ class PatientRestCatalog(RestCatalog):
         if isinstance(manager, OAuth2AuthManager):
             manager.token_provider = _TokenProvider.like(manager.token_provider, limit(type(session)(), self._timeouts))
         return session
+
+    def _response_to_table(self, identifier_tuple: Identifier, table_response: TableResponse) -> Table:
+        """Open a table's storage by the server's configuration (trap T52: properties that open storage)."""
+        table = super()._response_to_table(identifier_tuple, _without_properties(table_response))
+        table.metadata = table_response.metadata
+        return table
+
+    def _response_to_staged_table(self, identifier_tuple: Identifier, table_response: TableResponse) -> StagedTable:
+        table = super()._response_to_staged_table(identifier_tuple, _without_properties(table_response))
+        table.metadata = table_response.metadata
+        return table
+
+
+def _without_properties(response: TableResponse) -> TableResponse:
+    return response.model_copy(update={"metadata": response.metadata.model_copy(update={"properties": {}})})
 
 
 def limit(session: Any, timeouts: Timeouts) -> Any:

@@ -30,7 +30,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from regelate.core.table.schema import Column
+from regelate.core.table.schema import MAX_COLUMNS, MAX_DEPTH, Column, too_large
 from regelate.errors import InvalidRequest
 
 MAX_NAME_CHARACTERS = 255
@@ -82,6 +82,10 @@ def schema_of(columns: Sequence[Column]) -> Schema:
 
 def check_columns(columns: Sequence[Column]) -> None:
     """Refuse columns that no table may have beside each other. Errors: InvalidRequest INVALID_SCHEMA, naming one."""
+    if why := too_large(columns, lambda column: column.children):
+        raise InvalidRequest(
+            "INVALID_SCHEMA", f"schema: {why}", field="schema", maximum=MAX_COLUMNS, maximum_depth=MAX_DEPTH
+        )
     _check_siblings(columns, "")
     _check_paths(columns)
 
@@ -91,6 +95,13 @@ def type_of(column: Column, path: str) -> IcebergType:
     if column.children:
         _check_siblings(column.children, path)
     return _type(column, path)
+
+
+def check_size(schema: Schema) -> None:
+    """Refuse a table with more columns than this program takes. Errors: InvalidRequest SCHEMA_TOO_LARGE, 422."""
+    if why := too_large(schema.fields, _below):
+        told = f"the schema of this table is too large: {why}; use Spark for it"
+        raise InvalidRequest("SCHEMA_TOO_LARGE", told, status=422, maximum=MAX_COLUMNS, maximum_depth=MAX_DEPTH)
 
 
 def columns_of(schema: Schema) -> tuple[Column, ...]:
@@ -133,22 +144,23 @@ def invalid_schema(path: str, why: str) -> InvalidRequest:
 
 
 def _column(field: NestedField) -> Column:
-    kind = field.field_type
-    children: tuple[NestedField, ...] = ()
-    if isinstance(kind, StructType):
-        children = kind.fields
-    elif isinstance(kind, ListType):
-        children = (kind.element_field,)
-    elif isinstance(kind, MapType):
-        children = (kind.key_field, kind.value_field)
     return Column(
         name=field.name,
-        type=type_text(kind),
+        type=type_text(field.field_type),
         required=field.required,
         doc=field.doc,
         field_id=field.field_id,
-        children=tuple(_column(child) for child in children),
+        children=tuple(_column(child) for child in _below(field)),
     )
+
+
+def _below(field: NestedField) -> tuple[NestedField, ...]:
+    kind = field.field_type
+    if isinstance(kind, StructType):
+        return kind.fields
+    if isinstance(kind, ListType):
+        return (kind.element_field,)
+    return (kind.key_field, kind.value_field) if isinstance(kind, MapType) else ()
 
 
 def _field(column: Column, path: str) -> NestedField:
