@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -114,9 +115,20 @@ class QueryRequest:
 
 
 def fields_of(request: CompactRequest | MaintainRequest | QueryRequest) -> dict[str, JsonValue]:
-    """Return the fields that are not at their defaults, as plain JSON values."""
+    """Return the fields that are not at their defaults, as plain JSON values.
+
+    A number with more digits than a double keeps becomes its text, which whoever resolves it reads alike.
+    """
     found = ((f, getattr(request, f.name)) for f in fields(request))
-    return {f.name: value for f, value in found if value != f.default}
+    return {f.name: _plain(value) for f, value in found if value != f.default}
+
+
+def _plain(value: JsonValue) -> JsonValue:
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def request_of(kind: type[Requested], given: Mapping[str, JsonValue]) -> Requested:

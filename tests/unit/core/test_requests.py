@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.adapters.jobstore.record_json import from_json
+from regelate.core.policy.options import CompactionDefaults, resolve_policy
 from regelate.core.requests import (
     CompactRequest,
     MaintainRequest,
@@ -50,6 +52,15 @@ EARLIER_RECORD = (
 )
 def test_a_request_is_read_as_it_was_written(request: CompactRequest) -> None:
     assert request_of_json(request_json(request)) == request
+
+
+def test_a_number_with_more_digits_than_a_double_is_written_and_read_as_the_same_knob() -> None:
+    exact = Decimal("0.30000000000000000001")
+    request = CompactRequest(options={"delete-ratio-threshold": exact}, partition_filter=[{"price": exact}])
+    again = request_of_json(request_json(request))
+    assert again.partition_filter == [{"price": "0.30000000000000000001"}]
+    first, second = (resolve_policy(request=r, config=CompactionDefaults(), now_ms=0) for r in (request, again))
+    assert first == second
 
 
 def test_what_is_left_at_its_default_is_not_written() -> None:
