@@ -162,6 +162,9 @@ NEEDS: Mapping[str, tuple[Mapping[str, Any], set[str]]] = {
     "LIST_NAMESPACES": ({}, {SURVEY}),
     "LIST_TABLES": ({}, {READ}),
     "DROP_TABLE": ({**TABLE, "purge": True}, {WRITE, SURVEY}),
+    "CREATE_TAG": ({**TABLE, "tag": "a"}, {WRITE}),
+    "DROP_TAG": ({**TABLE, "tag": "made"}, {WRITE}),
+    "ROLLBACK": ({**TABLE, "as_of": 4_000_000_000_000}, {WRITE}),
     "WRITE": ({**TABLE, "records": [{"id": 1}]}, {WRITE}),
     "QUERY": (TABLE, {READ}),
     "COMPACT": ({**TABLE, "force": True}, {WRITE, SURVEY}),
@@ -199,6 +202,7 @@ def test_an_operation_asks_for_no_more_than_it_needs_and_for_its_own_tenant_alon
     stack.accepted("CREATE_TABLE", request("CREATE_TABLE", "t", tenant_id="acme", schema=schema({"id": "long"})))
     for number in range(2):
         stack.accepted("WRITE", request("WRITE", "t", tenant_id="acme", records=[{"id": number}]))
+    stack.accepted("CREATE_TAG", request("CREATE_TAG", "t", tenant_id="acme", tag="made"))
     sessions.asked.clear()
     fields, needed = NEEDS[operation]
     body = {"operation": operation, **fields} | ({} if operation == "HEALTH_CHECK" else {"tenant_id": "acme"})

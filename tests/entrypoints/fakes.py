@@ -36,6 +36,7 @@ from regelate.core.requests import CompactRequest, MaintainRequest, QueryRequest
 from regelate.core.table.evolution import NO_EVOLUTION, Evolution
 from regelate.core.table.schema import TableDefinition
 from regelate.errors import Conflict, NotFound
+from regelate.operations.refs import CreateTagAnswer, DropTagAnswer, RollbackAnswer
 from regelate.operations.table_stats import TableStatsAnswer
 from regelate.settings import Settings, load_settings
 from regelate.tenancy import Address, Scope, Tenancy
@@ -139,7 +140,7 @@ class FakeService:
         self.job_comes_again_after: float | None = None
         self.before_query: Callable[[QueryRequest], object] = lambda request: None
         self._lock = threading.Lock()
-        self.process = self.tables = self.health = self.queries = self.writes = self.compactions = self
+        self.process = self.tables = self.refs = self.health = self.queries = self.writes = self.compactions = self
         self.upkeep = self.fleet = self.jobs = self.worker = self
 
     def _called(self, operation: str, address: Address | None, **arguments: Any) -> None:
@@ -221,6 +222,22 @@ class FakeService:
         self._table(address)
         del self.known[address.ident]
         return {"dropped": True}
+
+    @answering(CreateTagAnswer)
+    def create_tag(self, address: Address, name: str, **arguments: Any) -> dict[str, object]:
+        self._called("CREATE_TAG", address, tag=name, **arguments)
+        return {"created": True, "tag": name, "snapshot_id": 1}
+
+    @answering(DropTagAnswer)
+    def drop_tag(self, address: Address, name: str) -> dict[str, object]:
+        self._called("DROP_TAG", address, tag=name)
+        return {"dropped": True, "tag": name, "snapshot_id": 1}
+
+    @answering(RollbackAnswer)
+    def rollback(self, address: Address, **arguments: Any) -> dict[str, object]:
+        self._called("ROLLBACK", address, **arguments)
+        left = {"snapshots_left": 1, "left_snapshot_ids": [2], "tag": None}
+        return {"rolled_back": True, "snapshot_id": 1, "previous_snapshot_id": 2, **left}
 
     @answering(WriteAnswer)
     def write(self, address: Address, records: Sequence[Mapping[str, Any]], **arguments: Any) -> dict[str, object]:

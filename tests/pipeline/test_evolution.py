@@ -192,6 +192,37 @@ def test_a_column_goes_once_the_table_is_not_partitioned_by_it_any_more(spark: S
     assert api.by_spark() == read + read
 
 
+def test_spark_reads_the_tags_and_the_rollbacks_of_the_service_and_main_never_moves_for_a_tag(
+    spark: SparkSession, lake: Lake
+) -> None:
+    api = Api(spark, lake, {"id": LONG})
+    api.write([{"id": 1}], [{"id": 2}], [{"id": 3}])
+    main = api.ask("DESCRIBE_TABLE")["snapshot_id"]
+    second = [
+        row.snapshot_id for row in spark.sql(f"SELECT * FROM {api.sql}.snapshots ORDER BY committed_at").collect()
+    ]
+    rows = [Counter(repr([("id", number)]) for number in range(1, last + 1)) for last in range(4)]
+    api.ask("CREATE_TAG", tag="two", snapshot_id=second[1], retention_hours=48)
+    api.ask("CREATE_TAG", tag="now")
+    assert (api.by_spark("VERSION AS OF 'two'"), api.by_spark("VERSION AS OF 'now'")) == (rows[2], rows[3])
+    refs = {row.name: row for row in spark.sql(f"SELECT * FROM {api.sql}.refs").collect()}
+    assert (refs["two"].type, refs["two"].max_reference_age_in_ms) == ("TAG", 48 * 3_600_000)
+    assert (api.by_spark(), api.ask("DESCRIBE_TABLE")["snapshot_id"]) == (rows[3], main)
+    api.compact()
+    assert (api.by_spark(), api.by_spark("VERSION AS OF 'two'")) == (rows[3], rows[2])
+    compacted = api.ask("DESCRIBE_TABLE")["snapshot_id"]
+    api.ask("ROLLBACK", snapshot_id=second[0], keep_tag="left")
+    assert (api.by_spark(), api.by_spark("VERSION AS OF 'left'")) == (rows[1], rows[3])
+    history = spark.sql(f"SELECT * FROM {api.sql}.history ORDER BY made_current_at").collect()
+    assert [row.snapshot_id for row in history if row.is_current_ancestor] == [second[0], second[0]]
+    spark.sql(f"INSERT INTO {api.sql} VALUES (9)")
+    assert api.by_spark() == rows[1] + Counter([repr([("id", 9)])])
+    assert api.ask("QUERY", snapshot_id=compacted)["row_count"] == 3
+    api.ask("DROP_TAG", tag="two")
+    spark.sql(f"REFRESH TABLE {api.sql}")
+    assert {row.name for row in spark.sql(f"SELECT * FROM {api.sql}.refs").collect()} == {"main", "now", "left"}
+
+
 def sorted_items(row: dict[str, Any]) -> list[tuple[str, Any]]:
     return sorted(row.items())
 

@@ -33,6 +33,7 @@ from regelate.core.jobs.job import JobState
 from regelate.core.requests import CompactRequest, MaintainRequest, QueryRequest
 from regelate.entrypoints.api.definition import evolution, table_definition
 from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, ListJobs, Sweep
+from regelate.entrypoints.api.ref_requests import CreateTag, DropTag, Rollback
 from regelate.entrypoints.api.request_base import NamespaceRequest, TableRequest
 from regelate.entrypoints.api.requests import (
     AlterTable,
@@ -57,6 +58,7 @@ from regelate.entrypoints.api.requests import (
 from regelate.entrypoints.api.validation import validated
 from regelate.entrypoints.log import safe, told
 from regelate.errors import InvalidRequest
+from regelate.operations.refs import CreateTagAnswer, DropTagAnswer, RollbackAnswer
 from regelate.operations.table_stats import TableStatsAnswer
 from regelate.service.facade import Service
 from regelate.settings import Settings
@@ -143,6 +145,28 @@ def _list_tables(service: Service, request: ListTables, caller: Caller) -> Answe
 
 def _drop_table(service: Service, request: DropTable, caller: Caller) -> Answer:
     return service.tables.drop_table(_address(service, request, caller), purge=request.purge)
+
+
+def _create_tag(service: Service, request: CreateTag, caller: Caller) -> Answer:
+    return service.refs.create_tag(
+        _address(service, request, caller),
+        request.tag,
+        snapshot_id=request.snapshot_id,
+        retention_hours=request.retention_hours,
+    )
+
+
+def _drop_tag(service: Service, request: DropTag, caller: Caller) -> Answer:
+    return service.refs.drop_tag(_address(service, request, caller), request.tag)
+
+
+def _rollback(service: Service, request: Rollback, caller: Caller) -> Answer:
+    return service.refs.rollback(
+        _address(service, request, caller),
+        snapshot_id=request.snapshot_id,
+        as_of=request.as_of,
+        keep_tag=request.keep_tag,
+    )
 
 
 def _write(service: Service, request: Write, caller: Caller) -> Answer:
@@ -301,6 +325,9 @@ _ROWS = (
     Operation("LIST_NAMESPACES", ListNamespaces, ListNamespacesAnswer, _list_namespaces),
     Operation("LIST_TABLES", ListTables, ListTablesAnswer, _list_tables),
     Operation("DROP_TABLE", DropTable, DropTableAnswer, _drop_table),
+    Operation("CREATE_TAG", CreateTag, CreateTagAnswer, _create_tag),
+    Operation("DROP_TAG", DropTag, DropTagAnswer, _drop_tag),
+    Operation("ROLLBACK", Rollback, RollbackAnswer, _rollback),
     Operation("WRITE", Write, WriteAnswer, _write),
     Operation("QUERY", Query, QueryAnswer, _query),
     Operation("COMPACT", Compact, CompactAnswer, _compact),

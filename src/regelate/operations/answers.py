@@ -43,7 +43,7 @@ from regelate.core.planning.plan_report import LISTED_GROUPS, planned
 from regelate.core.planning.selection import Reason
 from regelate.core.running.stats import iso_time
 from regelate.core.table.schema import Column, TableDescription
-from regelate.core.table.table import DataFile
+from regelate.core.table.table import DataFile, SnapshotRef
 from regelate.errors import ErrorDetail, RegelateError
 from regelate.operations.compacting.command import CompactOutcome
 from regelate.operations.upkeep.cleaning import DanglingRemoved, ManifestsRewritten, OrphansRemoved
@@ -57,6 +57,7 @@ from regelate.operations.write import WriteResult
 SHOWN_CHARACTERS = 300
 SHOWN_MANIFESTS = 10
 LISTED_ORPHANS = 100
+MS_PER_HOUR = 3_600_000
 
 
 def described(table: TableDescription) -> DescribeTableAnswer:
@@ -71,8 +72,13 @@ def described(table: TableDescription) -> DescribeTableAnswer:
         properties=dict(table.properties),
         snapshot_id=table.snapshot_id,
         snapshot_count=table.snapshot_count,
-        refs=tuple({"name": r.name, "type": r.kind.value, "snapshot_id": r.snapshot_id} for r in table.refs),
+        refs=tuple(_ref(ref) for ref in table.refs),
     )
+
+
+def _ref(ref: SnapshotRef) -> dict[str, Any]:
+    hours = None if ref.max_ref_age_ms is None else ref.max_ref_age_ms / MS_PER_HOUR
+    return {"name": ref.name, "type": ref.kind.value, "snapshot_id": ref.snapshot_id, "retention_hours": hours}
 
 
 def altered(table: DescribeTableAnswer, *, changed: bool) -> AlterTableAnswer:

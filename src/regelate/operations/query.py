@@ -101,11 +101,15 @@ def _seconds_left(tools: QueryTools, started: float) -> float:
 
 def as_of_ms(request: QueryRequest) -> int | None:
     """Return the time to travel to in milliseconds. Errors: InvalidRequest INVALID_FIELD."""
-    as_of = request.as_of
-    if as_of is None:
+    if request.as_of is None:
         return None
     if request.snapshot_id is not None:
         raise invalid("as_of", "cannot be combined with snapshot_id")
+    return moment_ms(request.as_of)
+
+
+def moment_ms(as_of: str | int) -> int:
+    """Return a moment in milliseconds since the epoch. Errors: InvalidRequest INVALID_FIELD."""
     if isinstance(as_of, int) and not isinstance(as_of, bool):
         return as_of
     try:

@@ -29,6 +29,7 @@ from regelate.service.once import once
 from regelate.service.open_tables import OpenTables
 from regelate.service.process import Process
 from regelate.service.queries import Queries
+from regelate.service.refs import Refs
 from regelate.service.results import ResultStores
 from regelate.service.spark_home import SparkHome
 from regelate.service.spark_runs import SparkRuns
@@ -89,6 +90,7 @@ def build(
         process=Process(access, telemetry, settings.environment, home.available),
         access=access,
         tables=Tables(access, tenancy, knobs, settings.table_defaults),
+        refs=Refs(tables, clock),
         health=Health(tables, knobs, clock, telemetry),
         queries=Queries(tables, engines, ResultStores(settings.results, timeouts), settings.limits, clock, telemetry),
         writes=Writes(tables, engines, knobs, compactions, jobs, clock, telemetry),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from regelate.service.job_desk import JobDesk
     from regelate.service.process import Process
     from regelate.service.queries import Queries
+    from regelate.service.refs import Refs
     from regelate.service.tables import Tables
     from regelate.service.upkeep import Upkeep
     from regelate.service.worker import Worker
@@ -34,6 +35,7 @@ class Service:
     process: Process
     access: CatalogAccess
     tables: Tables
+    refs: Refs
     health: Health
     queries: Queries
     writes: Writes

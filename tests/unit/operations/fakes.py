@@ -17,7 +17,7 @@ from regelate.core.measures.measures import Compacted
 from regelate.core.planning.plan import FileGroup
 from regelate.core.planning.selection import classify, is_small
 from regelate.core.policy.policy import GB, CompactionPolicy, PlacementPolicy
-from regelate.core.running.commit import Change, ExpiryChange, Outcome
+from regelate.core.running.commit import Change, ExpiryChange, Outcome, RefChange
 from regelate.core.running.conflict import Ancestry, CommitWindow
 from regelate.core.running.rewrite import Fingerprint, NewDataFile, RewriteResult
 from regelate.core.table.deletes import DeleteIndex
@@ -391,7 +391,7 @@ class MemoryCommitter(MemoryHeads):
         """Let attempts that were under way reach the catalog now."""
         waiting, self._under_way[step] = self._under_way[step], []
         for head, change in waiting:
-            if self._fits(head):
+            if self._fits(head, change):
                 self._apply(change)
 
     def lost_refs(self, change: ExpiryChange, made_on: str) -> tuple[str, ...] | None:
@@ -410,18 +410,30 @@ class MemoryCommitter(MemoryHeads):
             return Outcome.UNKNOWN
         if step == "undone":
             return Outcome.UNDONE
-        if step == "refused" or not self._fits(head):
+        if step == "refused" or not self._fits(head, change):
             return Outcome.LOST
         self._apply(change)
         return {"lost": Outcome.UNKNOWN, "lost-as-conflict": Outcome.LOST}.get(step, Outcome.LANDED)
 
-    def _fits(self, head: Head) -> bool:
+    def _fits(self, head: Head, change: Change) -> bool:
+        if isinstance(change, RefChange):  # stands on its refs alone, whatever else was committed
+            found = {ref.name: ref.snapshot_id for ref in self.table.head().refs}
+            return head.uuid == self.table.uuid and all(found.get(name) == i for name, i in change.expected)
         return not self.table.dropped and (head.uuid, head.snapshot_id) == (self.table.uuid, self.table.head_id)
 
     def _apply(self, change: Change) -> None:
         table = self.table
         if isinstance(change, ExpiryChange):
             table.expire(change.snapshot_ids)
+            return
+        if isinstance(change, RefChange):
+            table.tags = {name: i for name, i in table.tags.items() if name not in change.removed}
+            for ref in change.set_refs:
+                if ref.kind is RefKind.TAG:
+                    table.tags[ref.name] = ref.snapshot_id
+                else:
+                    table.roll_back(ref.snapshot_id)
+            table.version += 1
             return
         if change.restored is not None:
             table.log = [*(table.expired[i] for i in change.restored.snapshot_ids), *table.log]

@@ -52,7 +52,21 @@ class ExpiryChange:
     expected_refs: tuple[SnapshotRef, ...] = ()
 
 
-Change = SnapshotChange | ExpiryChange
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefChange:
+    """Refs to set and to remove. `expected`: what each of them must be on, None for one that must not be there."""
+
+    set_refs: tuple[SnapshotRef, ...] = ()
+    removed: tuple[str, ...] = ()
+    expected: tuple[tuple[str, int | None], ...] = ()
+
+    def is_shown(self, refs: tuple[SnapshotRef, ...]) -> bool:
+        """Say whether a table with these refs is as after this change."""
+        names = {ref.name for ref in refs}
+        return set(self.set_refs) <= set(refs) and not names.intersection(self.removed)
+
+
+Change = SnapshotChange | ExpiryChange | RefChange
 
 
 class Outcome(StrEnum):

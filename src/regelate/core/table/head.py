@@ -58,7 +58,7 @@ class Head:
     def _held(self, found: list[SnapshotEntry]) -> SnapshotEntry | None:
         if not found:
             return None
-        lineage = list(self._lineage())
+        lineage = list(self.lineage())
         behind = self._with_picked({s.snapshot_id for s in lineage})
         return next((s for s in found if s.snapshot_id in behind or _may_be_before(s, lineage)), None)
 
@@ -66,7 +66,7 @@ class Head:
         """Find the snapshot that this run committed wherever in the history it stands."""
         return next((s for s in self.snapshots if s.run_id == run_id), None)
 
-    def _lineage(self) -> Iterator[SnapshotEntry]:
+    def lineage(self) -> Iterator[SnapshotEntry]:
         """Yield main's snapshots from the head back, as far as parents are listed."""
         by_id = {s.snapshot_id: s for s in self.snapshots}
         at = self.snapshot_id

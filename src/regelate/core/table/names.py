@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from regelate.core.table.table import MAIN_BRANCH
 from regelate.errors import InvalidRequest
 
 MAX_TENANT_BYTES = 64
@@ -25,6 +26,8 @@ LOCATION_PROPERTIES = (
 """Table properties that say where files go; the last two are older names of `write.data.path`."""
 SEPARATOR = "."
 """Between the parts of a nested namespace, and before the table in an ident."""
+UNDO_TAG = "undo-"
+"""What begins the names of the tags that an undo of an expiry makes."""
 _STRICT_PART = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _STRICT_RULE = "lower-case letters, digits, `_` and `-`, starting with a letter or digit, without `__`"
 _CONTROL_CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
@@ -54,6 +57,20 @@ def check_table(text: str, *, strict: bool) -> str:
         raise _invalid("table", text, "holds a dot")
     _check_part("table", text, text, strict=strict)
     return _check_length("table", text, MAX_TABLE_BYTES)
+
+
+def check_tag(text: str) -> str:
+    """Return the name of a tag that is made, or refuse it. Errors: InvalidRequest INVALID_IDENTIFIER.
+
+    Engines take digits alone for a snapshot id.
+    """
+    if not text or any(unicodedata.category(c) in _CONTROL_CATEGORIES for c in text):
+        raise _invalid("tag", text, "is empty or holds a control character")
+    if text == MAIN_BRANCH or text.isdigit():
+        raise _invalid("tag", text, "names the branch main, or a snapshot by its id; choose another name")
+    if text.startswith(UNDO_TAG):
+        raise _invalid("tag", text, f"starts with {UNDO_TAG}, as those do that an undo of EXPIRE_SNAPSHOTS makes")
+    return _check_length("tag", text, MAX_TABLE_BYTES)
 
 
 def join_ident(namespace: str, table: str) -> str:

@@ -26,6 +26,7 @@ from regelate.entrypoints.api.fields import (
     Token,
 )
 from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, ListJobs, Sweep
+from regelate.entrypoints.api.ref_requests import CreateTag, DropTag, Rollback
 from regelate.entrypoints.api.request_base import NamespaceRequest, Request, Strict, TableRequest
 from regelate.errors import InvalidRequest
 from regelate.settings.section import OneOf
@@ -311,6 +312,9 @@ AnyRequest = (
     | ListNamespaces
     | ListTables
     | DropTable
+    | CreateTag
+    | DropTag
+    | Rollback
     | Write
     | Query
     | Compact

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from regelate.core.running.commit import Change, CommitRefused, ExpiryChange, Outcome, SnapshotChange
+from regelate.core.running.commit import Change, CommitRefused, ExpiryChange, Outcome, RefChange, SnapshotChange
 from regelate.core.table.head import Head
 from regelate.errors import CommitStateUnknown, Conflict, InvalidRequest, NotFound, RegelateError, keep_files
 from regelate.ports.clock import Clock
@@ -74,7 +74,10 @@ class SentAttempt:
 
         Its sequence number is taken then, or its metadata file is not the table's. Format 1 has no numbers, and a first
         snapshot may have any (Iceberg's `TableMetadata.Builder.addSnapshot`, trap T47: an overtaken commit fits again).
+        A change of refs stands on those refs alone.
         """
+        if isinstance(self.change, RefChange):
+            return self.head.swaps_metadata
         numbered = self.head.format_version > 1 and self.head.snapshot_id is not None
         return isinstance(self.change, ExpiryChange) or numbered or self.head.swaps_metadata
 
@@ -154,7 +157,12 @@ class Sent:
         for sent in (*self.attempts, *self.returning):
             if snapshot_id_of(sent.change) in listed:
                 return sent
+        for sent in (*self.attempts, *self.returning):
+            if isinstance(sent.change, RefChange) and sent.change.is_shown(head.refs):
+                return sent
         for sent in self.attempts:
+            if isinstance(sent.change, RefChange):
+                continue
             if isinstance(sent.change, ExpiryChange):
                 if _expired(head, sent.change):  # also after a conflict, which may be about our own commit
                     return sent

@@ -20,6 +20,7 @@ from regelate.adapters.iceberg.catalogs import commits_of
 from regelate.adapters.iceberg.commit.expiry import expiry_updates, refs_taken
 from regelate.adapters.iceberg.commit.head_contents import dangling_deletes, manifest_summaries
 from regelate.adapters.iceberg.commit.producer import SnapshotProducer
+from regelate.adapters.iceberg.commit.refs import ref_updates
 from regelate.adapters.iceberg.commit.staging import naming, next_metadata_location
 from regelate.adapters.iceberg.files.ledger import Elapsed
 from regelate.adapters.iceberg.manifests import ManifestReader
@@ -32,7 +33,7 @@ from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults, is_locked
 from regelate.core.catalogs import Commits
 from regelate.core.planning.plan import FileGroup
 from regelate.core.policy.table_properties import MAPPING_PROPERTY, Use, refuse_unusable
-from regelate.core.running.commit import Change, CommitRefused, ExpiryChange, Outcome, SnapshotChange
+from regelate.core.running.commit import Change, CommitRefused, ExpiryChange, Outcome, RefChange, SnapshotChange
 from regelate.core.running.conflict import CommitWindow
 from regelate.core.table.deletes import DeleteIndex
 from regelate.core.table.head import Head
@@ -262,6 +263,10 @@ class IcebergCommitter:
         if isinstance(change, ExpiryChange):
             local = commits_of(self._catalog) is not Commits.SERVER
             updates, requirements = expiry_updates(self._table.metadata, change, validates_locally=local)
+            self._ledger.record(others)
+            return self._send(updates, requirements, _Made(snapshot_id=None, paths=others, staged=staged))
+        if isinstance(change, RefChange):
+            updates, requirements = ref_updates(self._table.metadata, change)
             self._ledger.record(others)
             return self._send(updates, requirements, _Made(snapshot_id=None, paths=others, staged=staged))
         raise InvariantViolated("UNKNOWN_CHANGE", f"no rule commits a {type(change).__name__}")

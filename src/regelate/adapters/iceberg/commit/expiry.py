@@ -31,11 +31,11 @@ from pyiceberg.table.update import (
 
 from regelate.adapters.iceberg.tables.properties import gc_enabled
 from regelate.core.running.commit import ExpiryChange
+from regelate.core.table.names import UNDO_TAG
 from regelate.core.upkeep.quarantine import Restoration
 from regelate.errors import NotAllowed
 
 log = logging.getLogger(__name__)
-UNDO_TAG = "undo-"
 
 
 class AssertNoOtherRefs(ValidatableTableRequirement):

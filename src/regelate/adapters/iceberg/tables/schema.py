@@ -82,19 +82,22 @@ def schema_of(columns: Sequence[Column]) -> Schema:
 
 def check_columns(columns: Sequence[Column]) -> None:
     """Refuse columns that no table may have beside each other. Errors: InvalidRequest INVALID_SCHEMA, naming one."""
-    if why := too_large(columns, lambda column: column.children):
-        raise InvalidRequest(
-            "INVALID_SCHEMA", f"schema: {why}", field="schema", maximum=MAX_COLUMNS, maximum_depth=MAX_DEPTH
-        )
+    _check_asked(columns)
     _check_siblings(columns, "")
     _check_paths(columns)
 
 
 def type_of(column: Column, path: str) -> IcebergType:
     """Return the Iceberg type of a column; ids below are placeholders. Errors: InvalidRequest INVALID_SCHEMA."""
-    if column.children:
-        _check_siblings(column.children, path)
+    _check_asked((column,))
     return _type(column, path)
+
+
+def _check_asked(columns: Sequence[Column]) -> None:
+    if why := too_large(columns, lambda column: column.children):
+        raise InvalidRequest(
+            "INVALID_SCHEMA", f"schema: {why}", field="schema", maximum=MAX_COLUMNS, maximum_depth=MAX_DEPTH
+        )
 
 
 def check_size(schema: Schema) -> None:
