@@ -18,6 +18,8 @@ from tests.entrypoints.serving import serving, until
 BODY = json.dumps({"operation": "QUERY", "tenant_id": "t", "table": "users"}).encode()
 LENGTH = b"Content-Length: %d\r\n" % len(BODY)
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
+IN_CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+BOTH = b"Content-Length: %d\r\n" % len(IN_CHUNKS)
 HOST = b"Host: localhost\r\n"
 GET = b"GET /health HTTP/1.1\r\n" + HOST
 
@@ -73,9 +75,9 @@ def told(raw: bytes) -> tuple[int, str]:
         pytest.param(post(b"Content-Length: \xc2\xb2\r\n"), 400, "INVALID_REQUEST", id="another script's digit"),
         pytest.param(post(b"Content-Length: " + b"9" * 40 + b"\r\n"), 400, "INVALID_REQUEST", id="an endless length"),
         pytest.param(post(b"Content-Length: 9999999999\r\n", b""), 413, "PAYLOAD_TOO_LARGE", id="ten gigabytes"),
-        pytest.param(post(LENGTH + CHUNKED), 400, "INVALID_REQUEST", id="length and chunks"),
-        pytest.param(post(CHUNKED + LENGTH), 400, "INVALID_REQUEST", id="chunks and length"),
-        pytest.param(post(CHUNKED + CHUNKED, b"0\r\n\r\n"), 400, "INVALID_REQUEST", id="chunks twice"),
+        pytest.param(post(BOTH + CHUNKED, IN_CHUNKS), 400, "INVALID_REQUEST", id="length and chunks"),
+        pytest.param(post(CHUNKED + BOTH, IN_CHUNKS), 400, "INVALID_REQUEST", id="chunks and length"),
+        pytest.param(post(CHUNKED + CHUNKED, IN_CHUNKS), 400, "INVALID_REQUEST", id="chunks twice"),
         pytest.param(post(b"Transfer-Encoding: gzip, chunked\r\n"), 400, "INVALID_REQUEST", id="another coding"),
         pytest.param(post(b"Transfer-Encoding: xchunked\r\n"), 400, "INVALID_REQUEST", id="almost chunked"),
         pytest.param(post(b"Transfer-Encoding : chunked\r\n"), 400, "INVALID_REQUEST", id="a space before the colon"),
@@ -86,6 +88,7 @@ def told(raw: bytes) -> tuple[int, str]:
         pytest.param(post(LENGTH + b"X: a\r\n b\r\n"), 400, "INVALID_REQUEST", id="a folded header"),
         pytest.param(post(b" X: a\r\n" + LENGTH), 400, "INVALID_REQUEST", id="a first header that is indented"),
         pytest.param(post(b"X: a\nContent-Length: 2\r\n"), 400, "INVALID_REQUEST", id="a bare LF"),
+        pytest.param(b"GET /health HTTP/1.1\nHost: localhost\n\n", 400, "INVALID_REQUEST", id="bare LFs alone"),
         pytest.param(post(b"X: a\rContent-Length: 2\r\n"), 400, "INVALID_REQUEST", id="a bare CR"),
         pytest.param(post(b"X: a\x00b\r\n" + LENGTH), 400, "INVALID_REQUEST", id="a NUL"),
         pytest.param(post(b"X: a\x1bb\r\n" + LENGTH), 400, "INVALID_REQUEST", id="a control character"),

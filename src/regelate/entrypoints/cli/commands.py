@@ -28,7 +28,6 @@ from regelate.entrypoints.cli.jobs import submitted
 from regelate.entrypoints.cli.rows import opened
 from regelate.report import frames
 from regelate.report.frames import count_text, plural, seconds_text
-from regelate.settings import SettingsError
 
 WHY_NOTHING = {
     "NO_SNAPSHOT": "the table is empty",
@@ -293,6 +292,7 @@ def tell_undo(args: argparse.Namespace, undo_id: str | None, size_bytes: int, de
 
 def serve(args: argparse.Namespace) -> int:
     from regelate.entrypoints.serve import serve as serve_http
+    from regelate.settings import SettingsError
 
     service = Door(args).service
     name, _ = service.settings.catalog(args.catalog)
