@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from regelate.errors import DataUnavailable, RegelateError, Unsupported
+from regelate.core.policy.table_properties import kind_of
+from regelate.errors import DataUnavailable, InvalidRequest, RegelateError, Unsupported
 from regelate.pipeline.maintain import Job, maintain
 from regelate.pipeline.names import TableName
 from regelate.pipeline.options import Rewrite
@@ -112,3 +113,50 @@ def test_a_filter_is_refused_by_what_is_wrong_with_it_and_not_by_sparks_plan() -
     assert refused.code == "INVALID_FIELD"
     assert "`odd` cannot be resolved" in refused.message
     assert "DummyRelation" not in refused.message
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("property_name", "value"),
+    [
+        ("write.parquet.page-row-limit", "-5"),
+        ("write.parquet.row-group-size-bytes", "abc"),
+        ("read.split.target-size", "0"),
+        ("schema.name-mapping.default", "nothing"),
+    ],
+)
+def test_a_property_that_spark_set_badly_is_named_before_a_rewrite_and_nothing_is_begun(
+    property_name: str,
+    value: str,
+    name: TableName,
+    make_events: Callable[..., None],
+    spark: SparkSession,
+    lake: Lake,
+) -> None:
+    make_events(name, rounds=2)
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{property_name}' = '{value}')")
+    table = lake.other_client().load_table((*name.namespace, name.table))
+    assert table.properties[property_name] == value
+    before = table.metadata_location
+    with pytest.raises(InvalidRequest, match=f"INVALID_TABLE_PROPERTY.*{property_name}"):
+        maintained(spark, name)
+    assert table.refresh().metadata_location == before
+    spark.sql(f"ALTER TABLE {name} UNSET TBLPROPERTIES ('{property_name}')")
+    maintained(spark, name)
+
+
+@pytest.mark.spark
+def test_every_property_of_icebergs_own_has_its_kind(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    found = loader.loadClass("org.apache.iceberg.TableProperties").getFields()
+    texts = {str(field.get(None)) for field in found if field.getType().getSimpleName() == "String"}
+    names = {text for text in texts if text.count(".") > 1 and " " not in text} | {"gc.enabled"}
+    assert len(names) > 80
+    assert {
+        name for name in names if kind_of(name.removesuffix(".") + (".x" if name.endswith(".") else "")) is None
+    } <= {
+        "write.location-provider.impl",
+        "write.orc.bloom.filter.columns",
+        "write.delete.orc.bloom.filter.columns",
+    }

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from regelate.core.planning.packing import MAX_OVER_CAP
 from regelate.core.planning.plan import (
+    MOST_OUTPUT_FILES,
     CompactionPlan,
     FileGroup,
     PlanReason,
@@ -22,6 +23,7 @@ from regelate.core.planning.selection import Reason, is_small
 from regelate.core.policy.policy import MB, CompactionPolicy, JobOrder, Selection, Strategy
 from regelate.core.running.slices import split
 from regelate.core.table.table import RUN_ID, FileScanTask, SnapshotEntry
+from regelate.errors import InvalidRequest
 from tests.unit.core.model_table import (
     UNPARTITIONED,
     ModelTable,
@@ -471,3 +473,10 @@ def test_predicted_bytes_of_a_group_follow_the_ratio_for_its_small_files() -> No
     table = table_of(10, 10, 10)
     plan = plan_of(table, ratio=0.5)
     assert predicted_bytes(plan.groups[0], plan, POLICY, table.log) == 15 * MB
+
+
+def test_a_target_of_a_few_bytes_is_refused_where_it_would_make_files_without_end() -> None:
+    policy = replace(POLICY, target_file_size_bytes=2_000, min_file_size_bytes=0, max_file_size_bytes=4_000)
+    assert plan_of(table_of(4, 4), policy).expected_output_files <= MOST_OUTPUT_FILES
+    with pytest.raises(InvalidRequest, match=r"INVALID_OPTION.*target-file-size-bytes = 2000: .* at most 10,000"):
+        plan_of(table_of(40, 40), replace(policy, force=True, rewrite_all=True))

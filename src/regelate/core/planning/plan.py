@@ -14,6 +14,7 @@ from regelate.core.planning.prediction import achieved_ratio, clamped, weighed, 
 from regelate.core.planning.selection import SELECTIONS, Reason, classify
 from regelate.core.policy.policy import CompactionPolicy, JobOrder, digest
 from regelate.core.table.table import FileScanTask, Partition, PartitionTotals, TableSnapshot
+from regelate.errors import InvalidRequest
 
 __all__ = [
     "CompactionPlan",
@@ -25,6 +26,9 @@ __all__ = [
     "achieved_ratio",
     "plan_compaction",
 ]
+
+MOST_OUTPUT_FILES = 10_000
+"""Of one group: each costs some 20 ms and more, and with a target of a few bytes there would be one for every row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,11 +336,19 @@ def _least_piece(group: Sequence[Candidate], budget: int, policy: CompactionPoli
 
 def _group(index: int, group: Sequence[Candidate], policy: CompactionPolicy) -> FileGroup:
     counts = Counter(c.reason for c in group)
+    files = output_files(predicted(group), policy)
+    if files > MOST_OUTPUT_FILES:
+        raise InvalidRequest(
+            "INVALID_OPTION",
+            f"target-file-size-bytes = {policy.target_file_size_bytes}: {files:,} files would come out of a group of "
+            f"{len(group):,}; at most {MOST_OUTPUT_FILES:,} are written: choose a larger target",
+            option="target-file-size-bytes",
+        )
     return FileGroup(
         index=index,
         partition=group[0].task.data_file.partition,
         tasks=tuple(c.task for c in group),
-        expected_output_files=output_files(predicted(group), policy),
+        expected_output_files=files,
         expected_output_bytes=predicted(group),
         reasons=tuple((reason, counts[reason]) for reason in Reason if counts[reason]),
     )
