@@ -154,7 +154,7 @@ def test_the_nightly_dag_compacts_yesterday_and_the_cdc_table_on_spark(airflow_h
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "REGELATE_PIPELINE": str(tmp_path / "package"),
-            "REGELATE_RESULTS": str(tmp_path / "results"),
+            "REGELATE_RUN_RESULTS": str(tmp_path / "results"),
             "REGELATE_SPARK_PROPERTIES": str(properties),
             "REGELATE_EVENTS_TABLE": "local.production.events",
             "REGELATE_CDC_TABLE": "local.production.cdc_users",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -138,7 +140,7 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
 def test_a_short_demo_ends_with_few_files_and_the_same_rows(
     elsewhere: Path, flights: pa.Table, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = run(capsys, "--home", "home", "--keep")
+    told = run(capsys, "--home", "home")
     before, after = told["before"], told["after"]
     assert before["health"]["files"] == demo.writes_for(ROWS) + 1
     assert (after["health"]["files"], after["health"]["partitions"]) == (2, 2)
@@ -165,14 +167,28 @@ def test_without_matplotlib_there_is_no_picture_and_the_demo_says_so(
     assert files_below(tmp_path) == set()
 
 
-def test_a_demo_for_people_says_what_happened_and_leaves_only_its_picture(
+def test_a_demo_for_people_says_what_happened_and_how_to_go_on_with_its_table(
     elsewhere: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["demo", "--rows", "200", "--home", "home"]) == 0
+    assert main(["demo", "--rows", "200", "--home", "a home"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert "After request 5 the answer said: compaction_recommended = true." in out
     assert "The rows are the same: 200" in out
-    assert files_below(Path("home")) == {demo_home.MARK, demo_home.PICTURE}
-    assert str(Path("home").absolute() / demo_home.PICTURE) in out
+    assert str(Path("a home").absolute() / demo_home.PICTURE) in out
+    commands = [line for line in out.splitlines() if " regelate " in line]
+    assert len(commands) == 3
+    health, query, writes = (pasted(command) for command in commands)
+    assert "100.0 of 100" in health
+    assert "carrier" in query
+    assert "recommended" in writes
     assert not elsewhere.exists()
+
+
+def pasted(command: str) -> str:
+    """Return what a command prints in a shell that finds ours."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command, shell=True, check=True, capture_output=True, text=True, env={**os.environ, "PATH": path}
+    )
+    return done.stdout

@@ -16,7 +16,7 @@ from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
 
 PACKAGE = Path(os.environ.get("REGELATE_PIPELINE", "/opt/regelate"))
-RESULTS = os.environ.get("REGELATE_RESULTS", "/tmp/regelate-results")
+RESULTS = os.environ.get("REGELATE_RUN_RESULTS", "/tmp/regelate-results")
 EVENTS = os.environ.get("REGELATE_EVENTS_TABLE", "lakehouse.production.events")
 CDC = os.environ.get("REGELATE_CDC_TABLE", "lakehouse.production.cdc_users")
 PROPERTIES = os.environ.get("REGELATE_SPARK_PROPERTIES")  # the catalog, and Iceberg's jars

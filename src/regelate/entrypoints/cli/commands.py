@@ -342,7 +342,7 @@ def _inner(made: Mapping[str, Any]) -> Mapping[str, Any]:
 def demo(args: argparse.Namespace) -> int:
     from regelate.entrypoints.demo.healing import run_demo
 
-    return run_demo(args.home, keep=args.keep, rows=args.rows, as_json=args.json)
+    return run_demo(args.home, rows=args.rows, as_json=args.json)
 
 
 def _mapping(flag: str, pairs: Sequence[tuple[str, str]] | None) -> dict[str, str] | None:

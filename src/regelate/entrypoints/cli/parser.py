@@ -312,7 +312,6 @@ def _port(text: str) -> int:
 def _demo(commands: Any) -> None:
     demo = _command(commands, "demo", "heal a table of 336,776 real flights before your eyes", table=False)
     demo.add_argument("--home", default="demo-lake", metavar="DIR", help="a folder for it; default: ./demo-lake")
-    demo.add_argument("--keep", action="store_true", help="leave the table there afterwards, to look around in it")
     demo.add_argument("--rows", type=reader(texts.whole(1)), metavar="N", help="only the first N flights: a quick look")
 
 

@@ -63,8 +63,11 @@ class Writes:
     recommended_after: int | None
 
 
-def run_demo(home: str, *, keep: bool, rows: int | None = None, as_json: bool = False) -> int:
-    """Run the demo in a folder of its own and return an exit code. `as_json` prints one JSON object, nothing else."""
+def run_demo(home: str, *, rows: int | None = None, as_json: bool = False) -> int:
+    """Run the demo in a folder of its own and return an exit code. `as_json` prints one JSON object, nothing else.
+
+    The lake stays, with more rows beside it, for whoever wants to go on; the next demo begins anew.
+    """
     started = time.perf_counter()
     tell = demo_show.Teller(silent=as_json)
     flights = demo_flights.read_flights(rows)
@@ -85,8 +88,8 @@ def run_demo(home: str, *, keep: bool, rows: int | None = None, as_json: bool = 
     picture = demo_show.draw(folder, before, after, f"{about}. {_HOW.format(os.cpu_count())}")
     seconds = time.perf_counter() - started
     tell.end(before, after, same=same, picture=picture, seconds=seconds)
-    demo_home.leave(folder, keep=keep)
-    tell.left(folder, keep=keep)
+    demo_home.leave_more(folder, next(demo_flights.batches(flights, count)))
+    tell.left(folder, f"{NAMESPACE}.{TABLE}")
     if as_json:
         demo_show.put_json(before, after, compacted, same=same, picture=picture, seconds=seconds)
     if not same:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 MARK = ".regelate-demo"
 CONFIG = "config.json"
 PICTURE = "demo.png"
-_LAKE = ("catalog.db", "warehouse")
+MORE = "more.jsonl"
 
 
 def prepare(home: Path) -> Path:
@@ -62,8 +63,6 @@ def service_of(folder: Path) -> Service:
     return build_service({"REGELATE_CONFIG": str(folder / CONFIG), "REGELATE_ENVIRONMENT": "development"})
 
 
-def leave(folder: Path, *, keep: bool) -> None:
-    """Delete the lake, unless it is to be kept; the picture stays."""
-    for name in () if keep else (*_LAKE, CONFIG):
-        if (folder / name).exists():
-            _delete(folder / name)
+def leave_more(folder: Path, records: Sequence[Mapping[str, object]]) -> None:
+    """Leave a file of records that can be written again."""
+    (folder / MORE).write_text("".join(f"{json.dumps(record)}\n" for record in records))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from regelate.core.policy.sizes import size_text
 from regelate.entrypoints.cli import screen
-from regelate.entrypoints.demo.home import CONFIG, PICTURE
+from regelate.entrypoints.demo.home import CONFIG, MORE, PICTURE
 from regelate.report import plots
 from regelate.report.frames import Frame, count_text, histogram, plural, seconds_text
 
@@ -89,9 +91,22 @@ class Teller:
             self._say("No picture: matplotlib is not installed (it comes with the extra `report`).")
         self._say(f"All of it took {seconds_text(seconds)}.", style="dim")
 
-    def left(self, folder: Path, *, keep: bool) -> None:
-        if keep:
-            self._say(f"\nLook around: REGELATE_CONFIG={folder / CONFIG} regelate health nyc.flights")
+    def left(self, folder: Path, table: str) -> None:
+        """Say how to go on. The last command writes until a small-file check is due, which recommends a compaction."""
+        regelate = f"REGELATE_CONFIG={shlex.quote(str(folder / CONFIG))} {_program()}"
+        sql = "SELECT carrier, count(*) AS flights FROM t GROUP BY carrier ORDER BY flights DESC LIMIT 5"
+        more = shlex.quote(str(folder / MORE))
+        self._say("\nThe table is still there. Go on with it:\n")
+        self._say(f"{regelate} health {table}")
+        self._say(f'{regelate} query {table} --sql "{sql}"')
+        self._say(f"for i in 1 2 3 4 5 6; do {regelate} write {table} {more}; done")
+        self._say("\nAfter the last one a compaction is recommended again. The next demo begins anew.")
+
+
+def _program() -> str:
+    """Return how this command line was called, so that the next line can be pasted."""
+    called = Path(sys.argv[0])
+    return shlex.quote(str(called.absolute())) if called.name == "regelate" and called.is_file() else "regelate"
 
 
 def comparison(before: Look, after: Look) -> Frame:
