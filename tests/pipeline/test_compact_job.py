@@ -133,7 +133,7 @@ def test_a_retention_that_cannot_be_is_refused_before_anything_is_rewritten(
     config = RetentionDefaults(minimum_age_ms=24 * HOUR_MS)
     with pytest.raises(InvalidRequest) as refused:
         job_of(SparkRequest(compact=CompactRequest(snapshot_retention_hours=hours), retention=config), 3, properties)
-    assert refused.value.code == "INVALID_RETENTION"
+    assert refused.value.code == ("INVALID_TABLE_PROPERTY" if properties else "INVALID_RETENTION")
 
 
 @given(value=st.text(), column=st.text(st.characters(exclude_characters='"\\')))

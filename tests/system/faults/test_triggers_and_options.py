@@ -154,7 +154,10 @@ def test_row_62_a_property_that_another_program_set_wrong_spoils_no_write(stack:
     with stack.untouched():
         for operation in ("COMPACT", "TABLE_HEALTH"):
             stack.refused(
-                400, "INVALID_OPTION", ["regelate.compaction.min-input-files", "'zero'"], request(operation, "t")
+                422,
+                "INVALID_TABLE_PROPERTY",
+                ["regelate.compaction.min-input-files", "'zero'"],
+                request(operation, "t"),
             )
     stack.ok("ALTER_TABLE", "t", unset_properties=["regelate.compaction.min-input-files"])
     assert stack.ok("COMPACT", "t")["status"] == "COMPLETED"
