@@ -59,8 +59,10 @@ def find(tmp_path: Path, table: Table) -> Find:
     def run(**request: Any) -> list[Any]:
         folder = tmp_path / f"query-{len(list(tmp_path.iterdir()))}"
 
-        def scan(snapshot_id: int | None, as_of_ms: int | None) -> SnapshotScan:
-            return SnapshotScan(table.refresh(), ManifestReader(), folder, snapshot_id=snapshot_id, as_of_ms=as_of_ms)
+        def scan(snapshot_id: int | None, as_of_ms: int | None, ref: str | None) -> SnapshotScan:
+            return SnapshotScan(
+                table.refresh(), ManifestReader(), folder, snapshot_id=snapshot_id, as_of_ms=as_of_ms, ref=ref
+            )
 
         engine = DuckDBQueryEngine(folder=folder, memory_bytes=256 * 1024 * 1024, threads=1)
         limits = QueryLimits(max_rows=100, max_bytes=1_000_000, seconds=60)

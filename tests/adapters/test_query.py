@@ -103,9 +103,9 @@ def ask(tmp_path: Path) -> Ask:
     def run(table: Table, limits: QueryLimits = LIMITS, **request: Any) -> QueryAnswer:
         folder = tmp_path / f"query-{len(list(tmp_path.iterdir()))}"
 
-        def scan(snapshot_id: int | None, as_of_ms: int | None) -> SnapshotScan:
+        def scan(snapshot_id: int | None, as_of_ms: int | None, ref: str | None) -> SnapshotScan:
             return SnapshotScan(
-                table.refresh(), ManifestReader(), folder / "views", snapshot_id=snapshot_id, as_of_ms=as_of_ms
+                table.refresh(), ManifestReader(), folder / "views", snapshot_id=snapshot_id, as_of_ms=as_of_ms, ref=ref
             )
 
         engine = DuckDBQueryEngine(folder=folder, memory_bytes=256 * 1024 * 1024, threads=1)

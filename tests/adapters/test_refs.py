@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 from tests.servers.rest_stub import Reply, RestStub, rest_stub
-from tests.support.iceberg_tables import append, make_catalog, make_table, rows
+from tests.support.iceberg_tables import append, arrow_rows, make_catalog, make_table, rows
 from tests.support.lake import Lake
 from tests.support.table_model import model_rows
 from tests.system.faults.hooks import PatientClock
@@ -202,3 +202,35 @@ def test_a_compaction_that_is_under_way_while_main_goes_back_commits_nothing(lak
     assert len(model_rows(table)) == 2
     assert lake.compact("default.t", force=True)["status"] == "COMPLETED"
     assert [row["id"] for row in stack.rows("t")] == [0, 1]
+
+
+def test_a_query_reads_a_branch_or_a_tag_and_main_never_moves(scene: Scene) -> None:
+    scene.stack.ok("CREATE_TAG", "t", tag="v1", snapshot_id=scene.ids[1])
+    other = scene.table()
+    other.manage_snapshots().create_branch(scene.ids[2], "side").commit()
+    other.append(arrow_rows(other, [(99,)]), branch="side")
+    main = scene.stack.ok("DESCRIBE_TABLE", "t")["snapshot_id"]
+    scene.stack.ok("ALTER_TABLE", "t", add_columns={"note": {"type": "string"}})
+    before = scene.table().metadata_location
+    told = {name: scene.stack.ok("QUERY", "t", ref=name) for name in ("v1", "side", "main")}
+    assert {name: sorted(row["id"] for row in answer["rows"]) for name, answer in told.items()} == {
+        "v1": [0, 1],
+        "side": [0, 1, 2, 99],
+        "main": [0, 1, 2, 3],
+    }
+    assert [column["name"] for column in told["v1"]["columns"]] == ["id"]
+    assert [column["name"] for column in told["side"]["columns"]] == ["id", "note"]
+    assert told["v1"]["snapshot_id"] == scene.ids[1]
+    counted = scene.stack.ok("QUERY", "t", ref="side", sql="SELECT count(*) AS n FROM t WHERE id > 50")
+    assert counted["rows"] == [{"n": 1}]
+    assert scene.stack.ok("QUERY", "t", ref="side", filter={"id": 99})["row_count"] == 1
+    error = scene.stack.refused(404, "REF_NOT_FOUND", ["'v2'", "v1", "side"], request("QUERY", "t", ref="v2"))
+    assert error["details"]["ref"] == "v2"
+    assert (scene.table().metadata_location, scene.stack.ok("DESCRIBE_TABLE", "t")["snapshot_id"]) == (before, main)
+
+
+def test_a_query_of_main_by_its_name_is_the_table_also_where_it_is_empty(tmp_path: Path) -> None:
+    stack = Stack(tmp_path / "lake")
+    stack.create("t", COLUMNS)
+    assert stack.ok("QUERY", "t", ref="main")["rows"] == []
+    stack.refused(404, "REF_NOT_FOUND", ["none"], request("QUERY", "t", ref="other"))

@@ -39,6 +39,7 @@ OPERATIONS = [
     "ALTER_TABLE",
     "EXPIRE_SNAPSHOTS",
     "CREATE_TAG",
+    "QUERY",
     "ROLLBACK",
     "DROP_TAG",
     "LIST_JOBS",

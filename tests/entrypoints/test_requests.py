@@ -43,7 +43,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
 NOT_BUILT = {
     "COMPACT": ["ref", "job_id"],
     "WRITE": ["ref", "async"],
-    "QUERY": ["ref", "idempotency_key"],
+    "QUERY": ["idempotency_key"],
     "EXPIRE_SNAPSHOTS": ["older_than_hours", "idempotency_key"],
 }
 
@@ -137,6 +137,9 @@ def test_a_field_that_is_not_built_does_not_exist(operation: str, name: str) -> 
         ("QUERY", {"snapshot_id": True}, "INVALID_FIELD", "snapshot_id"),
         ("QUERY", {"snapshot_id": 2**63}, "INVALID_FIELD", "snapshot_id"),
         ("QUERY", {"snapshot_id": 1, "as_of": 1}, "INVALID_FIELD", "as_of"),
+        ("QUERY", {"snapshot_id": 1, "ref": "v1"}, "INVALID_FIELD", "ref"),
+        ("QUERY", {"as_of": 1, "ref": "v1"}, "INVALID_FIELD", "ref"),
+        ("QUERY", {"ref": ""}, "INVALID_FIELD", "ref"),
         ("QUERY", {"sql": "SELECT 1", "columns": ["a"]}, "INVALID_FIELD", "sql"),
         ("QUERY", {"aggregates": [{"function": "median"}]}, "INVALID_FIELD", "aggregates[0].function"),
         ("QUERY", {"order_by": [{"column": "a"}, {"direction": "asc"}]}, "MISSING_FIELD", "order_by[1].column"),

@@ -223,6 +223,23 @@ def test_spark_reads_the_tags_and_the_rollbacks_of_the_service_and_main_never_mo
     assert {row.name for row in spark.sql(f"SELECT * FROM {api.sql}.refs").collect()} == {"main", "now", "left"}
 
 
+def test_a_branch_and_a_tag_of_spark_are_read_by_query_as_spark_reads_them(spark: SparkSession, lake: Lake) -> None:
+    api = Api(spark, lake, {"id": LONG})
+    api.write([{"id": 1}], [{"id": 2}])
+    spark.sql(f"ALTER TABLE {api.sql} CREATE TAG early")
+    spark.sql(f"ALTER TABLE {api.sql} CREATE BRANCH side")
+    spark.sql(f"INSERT INTO {api.sql}.branch_side VALUES (3)")
+    main = api.ask("DESCRIBE_TABLE")["snapshot_id"]
+    api.ask("ALTER_TABLE", add_columns={"note": TEXT})
+    for ref in ("early", "side", "main"):
+        asked = api.ask("QUERY", ref=ref)["rows"]
+        assert Counter(repr(sorted_items(row)) for row in asked) == api.by_spark(f"VERSION AS OF '{ref}'")
+    api.compact()
+    assert len(api.ask("QUERY", ref="side")["rows"]) == 3
+    refs = {ref["name"]: ref["snapshot_id"] for ref in api.ask("DESCRIBE_TABLE")["refs"]}
+    assert (refs["early"], refs["side"] != main, refs["main"] != main) == (main, True, True)
+
+
 def sorted_items(row: dict[str, Any]) -> list[tuple[str, Any]]:
     return sorted(row.items())
 

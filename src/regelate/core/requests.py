@@ -100,7 +100,7 @@ class MaintainRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRequest:
-    """The fields of a QUERY; `sql` excludes the structured ones, `as_of` excludes `snapshot_id`."""
+    """The fields of a QUERY; `sql` excludes the structured ones; of `snapshot_id`, `as_of` and `ref` there is one."""
 
     columns: Sequence[str] | None = None
     filter: JsonValue = None
@@ -112,6 +112,7 @@ class QueryRequest:
     sql: str | None = None
     snapshot_id: int | None = None
     as_of: str | int | None = None
+    ref: str | None = None
 
 
 def fields_of(request: CompactRequest | MaintainRequest | QueryRequest) -> dict[str, JsonValue]:

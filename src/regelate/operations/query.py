@@ -40,8 +40,8 @@ class QueryLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryTools:
-    scan: Callable[[int | None, int | None], TableScan]
-    """Opens the table at a snapshot id, at a time in milliseconds, or (both None) at its head."""
+    scan: Callable[[int | None, int | None, str | None], TableScan]
+    """Opens the table at a snapshot id, at a time in milliseconds, at a branch or tag, or (all None) at its head."""
     engine: QueryEngine
     clock: Clock
     limits: QueryLimits
@@ -52,12 +52,15 @@ class QueryTools:
 def query(tools: QueryTools, request: QueryRequest, *, table_name: str) -> QueryAnswer:
     """Answer one query from one snapshot. `table_name`: what SQL may call the table, beside `t`.
 
-    Errors: InvalidRequest INVALID_FIELD, QUERY_ERROR, QUERY_NOT_ALLOWED, RESULT_TOO_LARGE; NotFound SNAPSHOT_NOT_FOUND;
-    Unavailable QUERY_TIMEOUT; Unsupported; DataUnavailable; ResourceExhausted; what the result store raises.
+    Errors: InvalidRequest INVALID_FIELD, QUERY_ERROR, QUERY_NOT_ALLOWED, RESULT_TOO_LARGE; NotFound SNAPSHOT_NOT_FOUND,
+    REF_NOT_FOUND; Unavailable QUERY_TIMEOUT; Unsupported; DataUnavailable; ResourceExhausted; what the result store
+    raises.
     """
     started = tools.clock.monotonic()
     limits = tools.limits
-    scan = tools.scan(request.snapshot_id, as_of_ms(request))
+    if request.ref is not None and (request.snapshot_id, request.as_of) != (None, None):
+        raise invalid("ref", "cannot be combined with snapshot_id or as_of")
+    scan = tools.scan(request.snapshot_id, as_of_ms(request), request.ref)
     if request.sql is not None:
         groups = scan.files(Every())
         result = tools.engine.sql(

@@ -120,15 +120,15 @@ class World:
 
     clock: VirtualClock = field(default_factory=VirtualClock)
     scan_seconds: float = 0.5
-    opened: list[tuple[int | None, int | None]] = field(default_factory=list)
+    opened: list[tuple[int | None, int | None, str | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.scan = MemoryScan(self.clock, self.scan_seconds)
         self.engine = MemoryEngine(self.clock)
 
     def ask(self, **request: Any) -> dict[str, object]:
-        def scan(snapshot_id: int | None, as_of_ms: int | None) -> MemoryScan:
-            self.opened.append((snapshot_id, as_of_ms))
+        def scan(snapshot_id: int | None, as_of_ms: int | None, ref: str | None) -> MemoryScan:
+            self.opened.append((snapshot_id, as_of_ms, ref))
             return self.scan
 
         limits = QueryLimits(max_rows=2_000, max_bytes=1_000, seconds=10)
@@ -259,6 +259,8 @@ def test_order_by_means_an_output_column_first_and_a_column_of_the_table_else(wo
         ({"as_of": "yesterday"}, "as_of"),
         ({"as_of": True}, "as_of"),
         ({"as_of": 1, "snapshot_id": 7}, "as_of"),
+        ({"ref": "v1", "snapshot_id": 7}, "ref"),
+        ({"ref": "v1", "as_of": 7}, "ref"),
     ],
 )
 def test_a_field_that_makes_no_sense_is_refused_before_a_manifest_is_read(
@@ -288,17 +290,18 @@ def test_an_unknown_column_is_a_query_error_wherever_it_stands(world: World, req
 @pytest.mark.parametrize(
     ("request_", "opened"),
     [
-        ({}, (None, None)),
-        ({"snapshot_id": 7}, (7, None)),
-        ({"as_of": 1_737_090_000_123}, (None, 1_737_090_000_123)),
-        ({"as_of": "2025-01-17T05:00:00.123999Z"}, (None, 1_737_090_000_123)),
-        ({"as_of": "2025-01-17T07:00:00+02:00"}, (None, 1_737_090_000_000)),
-        ({"as_of": "1969-12-31T23:59:59.999Z"}, (None, -1)),
+        ({}, (None, None, None)),
+        ({"snapshot_id": 7}, (7, None, None)),
+        ({"as_of": 1_737_090_000_123}, (None, 1_737_090_000_123, None)),
+        ({"as_of": "2025-01-17T05:00:00.123999Z"}, (None, 1_737_090_000_123, None)),
+        ({"as_of": "2025-01-17T07:00:00+02:00"}, (None, 1_737_090_000_000, None)),
+        ({"as_of": "1969-12-31T23:59:59.999Z"}, (None, -1, None)),
+        ({"ref": "v1"}, (None, None, "v1")),
     ],
     ids=str,
 )
-def test_time_travel_is_by_snapshot_or_by_a_moment_in_milliseconds(
-    world: World, request_: dict[str, Any], opened: tuple[int | None, int | None]
+def test_time_travel_is_by_snapshot_by_a_moment_in_milliseconds_or_by_a_name(
+    world: World, request_: dict[str, Any], opened: tuple[int | None, int | None, str | None]
 ) -> None:
     world.ask(**request_)
     assert world.opened == [opened]

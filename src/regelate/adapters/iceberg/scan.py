@@ -41,13 +41,21 @@ from pyiceberg.types import DoubleType, UUIDType
 from regelate.adapters.iceberg.files.view import GroupViewWriter
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.metadata.pruning import FilePruner
-from regelate.adapters.iceberg.metadata.snapshot import snapshot_of
+from regelate.adapters.iceberg.metadata.snapshot import refs_of, snapshot_of
 from regelate.adapters.iceberg.metadata.tasks import Entries, check_format, check_readable
 from regelate.adapters.iceberg.tables.schema import check_size, columns_of
 from regelate.core.query.predicate import Condition, Every, Op, Predicate
 from regelate.core.table.deletes import DeleteIndex
 from regelate.core.table.schema import Column
-from regelate.core.table.table import DeleteContent, DeleteFile, FileScanTask, Partition
+from regelate.core.table.table import (
+    MAIN_BRANCH,
+    DeleteContent,
+    DeleteFile,
+    FileScanTask,
+    Partition,
+    RefKind,
+    SnapshotRef,
+)
 from regelate.errors import NotFound, Unsupported
 
 ALL_ROWS = Every()
@@ -63,10 +71,13 @@ COMPARISONS: dict[Op, Callable[..., BooleanExpression]] = {
 class SnapshotScan:
     """One loaded table at its head with its current schema, or at a snapshot or a time with the schema of then.
 
+    At a `ref` it is as Iceberg reads refs (1.10, `SnapshotUtil.schemaFor`): a branch has the table's current schema,
+    like `main`, and a tag that of its snapshot.
+
     `views` writes the views of its files below `folder`, which is private to one query and removed by its owner.
 
-    Errors: NotFound SNAPSHOT_NOT_FOUND; Unsupported UNSUPPORTED_TABLE, UNSUPPORTED_DELETES; DataUnavailable
-    METADATA_CORRUPT.
+    Errors: NotFound SNAPSHOT_NOT_FOUND, REF_NOT_FOUND; Unsupported UNSUPPORTED_TABLE, UNSUPPORTED_DELETES;
+    DataUnavailable METADATA_CORRUPT.
     """
 
     def __init__(
@@ -77,14 +88,18 @@ class SnapshotScan:
         *,
         snapshot_id: int | None = None,
         as_of_ms: int | None = None,
+        ref: str | None = None,
     ) -> None:
         self._table = table
         self._manifests = manifests
+        named = None if ref is None else ref_of(table.metadata, ref)
+        at = snapshot_id if named is None else named.snapshot_id
         self._snapshot = (
-            snapshot_of(table.metadata, snapshot_id) if as_of_ms is None else snapshot_as_of(table.metadata, as_of_ms)
+            snapshot_of(table.metadata, at) if as_of_ms is None else snapshot_as_of(table.metadata, as_of_ms)
         )
         self._schema = table.schema()
-        travels = snapshot_id is not None or as_of_ms is not None
+        is_tag = named is not None and named.kind is RefKind.TAG
+        travels = snapshot_id is not None or as_of_ms is not None or is_tag
         if travels and self._snapshot is not None and self._snapshot.schema_id is not None:
             self._schema = table.schemas()[self._snapshot.schema_id]
         check_size(self._schema)
@@ -117,6 +132,17 @@ class SnapshotScan:
                 if pruner.may_match(entry.data_file):
                     check_readable(data_file)
                     yield FileScanTask(data_file=data_file, deletes=index.applicable(data_file))
+
+
+def ref_of(metadata: TableMetadata, name: str) -> SnapshotRef | None:
+    """Return a branch or tag by its name; None for `main` of a table without a snapshot."""
+    found = refs_of(metadata)
+    named = next((ref for ref in found if ref.name == name), None)
+    if named is None and name != MAIN_BRANCH:
+        known = ", ".join(ref.name for ref in found[:20]) or "none"
+        told = f"the table has no branch or tag {name[:80]!a}; it has {known[:400]}"
+        raise NotFound("REF_NOT_FOUND", told, ref=name[:80])
+    return named
 
 
 def snapshot_as_of(metadata: TableMetadata, as_of_ms: int) -> Snapshot:

@@ -179,12 +179,12 @@ class TableSession:
 
         return IcebergRowWriter(self.table.metadata, self.outputs)
 
-    def scan(self, snapshot_id: int | None = None, as_of_ms: int | None = None) -> SnapshotScan:
-        """Return the table at a snapshot id, at a time in milliseconds, or (both None) at its head, for a query."""
+    def scan(self, snapshot_id: int | None = None, as_of_ms: int | None = None, ref: str | None = None) -> SnapshotScan:
+        """Return the table at a snapshot id, a time in milliseconds, a branch or tag, or (all None) at its head."""
         from regelate.adapters.iceberg.scan import SnapshotScan
 
         folder = self.folder / "views"
-        return SnapshotScan(self.table, self._manifests, folder, snapshot_id=snapshot_id, as_of_ms=as_of_ms)
+        return SnapshotScan(self.table, self._manifests, folder, snapshot_id=snapshot_id, as_of_ms=as_of_ms, ref=ref)
 
     @property
     def ledgers(self) -> TableLedgers:

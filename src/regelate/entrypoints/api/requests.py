@@ -181,6 +181,7 @@ class Query(TableRequest):
     sql: Name | None = None
     snapshot_id: Long | None = None
     as_of: str | int | None = Field(default=None, description="ISO timestamp, or milliseconds since the epoch.")
+    ref: Name | None = Field(default=None, description="A branch or tag to read; it is never written.")
 
     @model_validator(mode="after")
     def _one_form(self) -> Query:
@@ -190,6 +191,8 @@ class Query(TableRequest):
             raise InvalidRequest("INVALID_FIELD", f"sql: cannot be combined with {', '.join(clashing)}", field="sql")
         if self.snapshot_id is not None and self.as_of is not None:
             raise InvalidRequest("INVALID_FIELD", "as_of: cannot be combined with snapshot_id", field="as_of")
+        if self.ref is not None and (self.snapshot_id, self.as_of) != (None, None):
+            raise InvalidRequest("INVALID_FIELD", "ref: cannot be combined with snapshot_id or as_of", field="ref")
         return self
 
 

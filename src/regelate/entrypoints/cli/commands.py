@@ -115,6 +115,7 @@ def query(args: argparse.Namespace) -> int:
         "offset": args.offset,
         "snapshot_id": args.snapshot_id,
         "as_of": args.as_of,
+        "ref": args.ref,
     }
     told = Door(args).ask("QUERY", QueryAnswer, args.table, fields)
     if args.json:

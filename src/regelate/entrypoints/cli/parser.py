@@ -146,6 +146,7 @@ def _rows(commands: Any) -> None:
     query.add_argument("--limit", type=reader(texts.whole()), metavar="N", help="default: 1000")
     query.add_argument("--offset", type=reader(texts.whole()), metavar="N")
     query.add_argument("--snapshot-id", type=reader(texts.whole()), metavar="ID", help="read this snapshot")
+    query.add_argument("--ref", metavar="NAME", help="read this branch or tag")
     query.add_argument("--as-of", metavar="TIME", help="read the table as it was: ISO timestamp, or milliseconds")
 
 
