@@ -15,8 +15,9 @@ SAM_ENVIRONMENT := SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=eu-central-1 __SAM_CLI
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 10 --timeout 60
 # The lists are complete, so pip has nothing to resolve (--no-deps); `pip check` proves it afterwards. What comes as
-# source is built by the pinned setuptools of build.txt, not by one that pip would fetch unhashed. Byte code is made at
-# the first import: compiling all of it here, module after module, would cost half a minute.
+# source is built by the pinned setuptools of build.txt, not by one that pip would fetch unhashed. Byte code is made in
+# parallel, and only of what a command loads: where Python may not write it, each start would compile for five seconds.
+LOADED := aws_lambda_powertools boto3 botocore click duckdb fsspec pyarrow pydantic pyiceberg rich sqlalchemy uvicorn
 INSTALL := $(PIP) install --quiet --no-deps --no-build-isolation --no-compile --use-pep517
 # An older pip gives up on a download that breaks off halfway; what has arrived is in its cache.
 thrice = for try in 1 2 3; do $(1) && exit 0; echo "try $$try of 3 failed" >&2; done; exit 1
@@ -48,6 +49,8 @@ $(VENV)/.requirements: requirements/build.txt requirements/dev.txt
 $(VENV)/.installed: $(VENV)/.requirements pyproject.toml
 	$(INSTALL) --editable .
 	$(PIP) check
+	@$(BIN)/python -m compileall -q -j 0 src
+	@cd $(VENV)/lib/python3*/site-packages && $(CURDIR)/$(BIN)/python -m compileall -q -j 0 $(LOADED)
 	@touch $@
 
 setup-spark: $(VENV)/.spark ## add Spark and a Java of its own to .venv (300 MB)
