@@ -442,11 +442,24 @@ def test_an_unknown_table_or_namespace_is_not_found(ident: str, admin: IcebergAd
         lambda: admin.alter(ident, set_properties={"a": "1"}, unset_properties=[]),
         lambda: admin.drop(ident, purge=False),
         lambda: admin.drop(ident, purge=True),
-        lambda: admin.list_tables("nowhere"),
     ):
         with pytest.raises(NotFound) as caught:
             call()
-        assert (caught.value.code, caught.value.status) == ("TABLE_NOT_FOUND", 404)
+        code = "TABLE_NOT_FOUND" if ident == "n.missing" else "NAMESPACE_NOT_FOUND"
+        assert (caught.value.code, caught.value.status) == (code, 404)
+    with pytest.raises(NotFound, match="NAMESPACE_NOT_FOUND"):
+        admin.list_tables("nowhere")
+
+
+def test_who_may_not_ask_for_a_namespace_is_told_of_the_table(
+    admin: IcebergAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: object) -> bool:
+        raise native.ForbiddenError("no")
+
+    monkeypatch.setattr(admin._catalog, "namespace_exists", refused)
+    with pytest.raises(NotFound, match="TABLE_NOT_FOUND"):
+        admin.describe("nowhere.t")
 
 
 def test_a_namespace_lists_its_own_tables_only(admin: IcebergAdmin) -> None:
@@ -573,7 +586,7 @@ def test_a_catalog_is_reachable_or_not(admin: IcebergAdmin, tmp_path: Path) -> N
     [
         (native.NoSuchTableError("n.t"), NotFound, "TABLE_NOT_FOUND", 404),
         (native.NoSuchIcebergTableError("n.t"), NotFound, "TABLE_NOT_FOUND", 404),
-        (native.NoSuchNamespaceError("n"), NotFound, "TABLE_NOT_FOUND", 404),
+        (native.NoSuchNamespaceError("n"), NotFound, "NAMESPACE_NOT_FOUND", 404),
         (native.TableAlreadyExistsError("n.t"), Conflict, "TABLE_EXISTS", 409),
         (native.CommitFailedException("lost"), Conflict, "COMMIT_CONFLICT", 409),
         (native.CommitStateUnknownException("?"), CommitStateUnknown, "COMMIT_STATE_UNKNOWN", 503),

@@ -252,6 +252,24 @@ def test_a_missing_optional_column_is_null_and_a_missing_required_one_is_refused
     assert (found.details["expected"], found.details["got"]) == ("required int", "no value")
 
 
+@pytest.mark.parametrize(
+    ("value", "got"),
+    [
+        ("x", 'string "x"'),
+        ("é\n" + "x" * 500, 'string "\\u00e9\\n' + "x" * 51 + "..."),
+        ([1, {"a": None}], 'an array [1, {"a": null}]'),
+        ({"a": [True, Decimal("1.5")]}, 'an object {"a": [true, "1.5"]}'),
+        ({"a": "y" * 500}, 'an object {"a": "' + "y" * 53 + "..."),
+        ([[0] * 1000] * 1000, "an array [" + "[0, " + "0, " * 18 + "0..."),
+        ([10**5000], "an array"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_shown_by_the_beginning_of_its_json(value: object, got: str) -> None:
+    found = fault([typed("int", name="id")], {"id": value})
+    assert found.details["got"] == got
+    assert found.details["got"] in str(found)
+
+
 def test_null_in_a_required_column_is_its_own_fault() -> None:
     found = fault(REQUIRED_AND_OPTIONAL, {"id": 1}, {"id": 2}, {"id": None})
     assert (found.code, found.details["row"], found.details["column"]) == (N, 2, "id")

@@ -364,10 +364,31 @@ def test_a_key_of_any_plain_type_must_be_there_once_in_every_row(kind: str, tmp_
     twice = writer.encode([{"part": 1, "k": one}, {"part": 2, "k": one}])
     writer.check_key(twice, ["part", "k"])
     for key in (["k"], ["k", "k"]):
-        with pytest.raises(InvalidRequest, match="DUPLICATE_KEY"):
+        with pytest.raises(InvalidRequest, match="DUPLICATE_KEY: row 1, column 'k'") as caught:
             writer.check_key(twice, key)
-    with pytest.raises(InvalidRequest, match="NULL_IN_KEY"):
+        assert str(one).lower().rstrip("z") in caught.value.details["got"].lower()
+    with pytest.raises(InvalidRequest, match="NULL_IN_KEY: row 0, column 'k'"):
         writer.check_key(writer.encode([{"part": 1}]), ["part", "k"])
+
+
+def test_faults_of_keys_name_the_first_rows_by_row_column_and_value(tmp_path: Path) -> None:
+    writer = writer_of(table_of(tmp_path, [typed("id", "int"), typed("k", "string")]))
+    rows = [{"id": n % 7, "k": "a"} for n in range(20)]
+    with pytest.raises(InvalidRequest) as caught:
+        writer.check_key(writer.encode(rows), ["id", "k"])
+    faults = caught.value.details["faults"]
+    assert [(f["row"], f["column"]) for f in faults] == [(n, "id, k") for n in range(7, 12)]
+    assert faults[0]["got"] == 'number 0, string "a", as in row 0'
+    holes = [{"id": None if n % 2 else n, "k": None if n == 3 else "a"} for n in range(20)]
+    with pytest.raises(InvalidRequest) as caught:
+        writer.check_key(writer.encode(holes), ["id", "k"])
+    assert [(f["row"], f["column"]) for f in caught.value.details["faults"]] == [
+        (1, "id"),
+        (3, "id"),
+        (3, "k"),
+        (5, "id"),
+        (7, "id"),
+    ]
 
 
 @pytest.mark.parametrize("name", ["float", "double", "numbers", "point", "by_name", "nothing"])

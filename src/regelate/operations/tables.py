@@ -65,7 +65,7 @@ def list_namespaces(fleet: Fleet, holds: Callable[[str], bool]) -> tuple[str, ..
 
 
 def list_tables(admin: TableAdmin, namespace: str) -> tuple[str, ...]:
-    """Return the names of a namespace's tables. Errors: NotFound TABLE_NOT_FOUND for an unknown namespace."""
+    """Return the names of a namespace's tables. Errors: NotFound NAMESPACE_NOT_FOUND."""
     return admin.list_tables(namespace)
 
 

@@ -72,7 +72,7 @@ def test_one_namespace_may_be_swept_alone(stack: Stack, orphans: dict[str, Path]
 
 
 def test_row_23_an_unknown_namespace_is_not_an_empty_one(stack: Stack, orphans: dict[str, Path]) -> None:
-    stack.refused(404, "TABLE_NOT_FOUND", ["nowhere"], request("SWEEP", namespace="nowhere"))
+    stack.refused(404, "NAMESPACE_NOT_FOUND", ["nowhere"], request("SWEEP", namespace="nowhere"))
     assert all(path.exists() for path in orphans.values())
 
 

@@ -152,7 +152,8 @@ def test_row_23_an_unknown_table_or_namespace_is_not_found(
     else:
         body = request(operation, **{"table": "t", **place, **EVERY_TABLE_OPERATION[operation]})
     with shared.untouched():
-        error = shared.refused(404, "TABLE_NOT_FOUND", ["check the namespace"], body)
+        code = "TABLE_NOT_FOUND" if "table" in place and operation != "LIST_TABLES" else "NAMESPACE_NOT_FOUND"
+        error = shared.refused(404, code, ["check the namespace"], body)
     assert not error["retryable"]
 
 

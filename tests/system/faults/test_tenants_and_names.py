@@ -125,7 +125,7 @@ def test_row_07_another_tenants_table_is_refused_whether_it_exists_or_not(
 def test_row_07_no_namespace_leads_into_another_tenants(tenants: Stack, namespace: str) -> None:
     with tenants.untouched():
         status, answer = tenants.post(request("QUERY", "t", tenant_id="acme", namespace=namespace), claims=ACME)
-    expected = (404, "TABLE_NOT_FOUND") if namespace == "other" else (400, "INVALID_IDENTIFIER")
+    expected = (404, "NAMESPACE_NOT_FOUND") if namespace == "other" else (400, "INVALID_IDENTIFIER")
     assert (status, answer["error"]["code"]) == expected
 
 

@@ -19,7 +19,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from regelate.adapters.iceberg.catalogs import open_table
+from regelate.adapters.iceberg.catalogs import faults_of_table, open_table
 from regelate.adapters.iceberg.cleanup.neighbours import Neighbours
 from regelate.adapters.iceberg.metadata.snapshot import refs_of
 from regelate.adapters.iceberg.metadata.tasks import check_metadata
@@ -54,7 +54,7 @@ BASE_DELAY_SECONDS = 0.1
 class IcebergAdmin:
     """Implements TableAdmin over one catalog. `defaults`: properties of new tables, unless the request names them.
 
-    Errors: NotFound TABLE_NOT_FOUND (an unknown namespace too); Unavailable CATALOG_UNAVAILABLE; InvalidRequest
+    Errors: NotFound TABLE_NOT_FOUND, NAMESPACE_NOT_FOUND; Unavailable CATALOG_UNAVAILABLE; InvalidRequest
     INVALID_SCHEMA, INVALID_PARTITION_SPEC, INVALID_LOCATION, INVALID_OPTION.
     """
 
@@ -168,7 +168,7 @@ class IcebergAdmin:
         files; Conflict TABLE_REPLACED: nothing is dropped then.
         """
         if not purge:
-            with catalog_faults():
+            with faults_of_table(self._catalog, ident):
                 self._catalog.drop_table(_identifier(ident))
             return
         from regelate.adapters.iceberg.cleanup.purge import (  # with PyArrow, which names do not need

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,11 +22,11 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import EMPTY_DICT
 
 from regelate.adapters.iceberg.metadata_files import let_remember
-from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults
+from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults, namespace_not_found
 from regelate.adapters.iceberg.s3.settings import boto3_is_installed
 from regelate.core.catalogs import OPENED_HERE, CatalogKind, Commits
 from regelate.core.policy.timeouts import Timeouts
-from regelate.errors import Unavailable
+from regelate.errors import NotFound, Unavailable
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.rest import RestCatalog
@@ -113,16 +113,32 @@ def keep_storage(catalog: Catalog) -> None:
 
 
 def open_table(catalog: Catalog, ident: str) -> Table:
-    """Load a table. Errors: NotFound TABLE_NOT_FOUND, Unavailable CATALOG_UNAVAILABLE, DataUnavailable
-    METADATA_CORRUPT."""
+    """Load a table. Errors: NotFound TABLE_NOT_FOUND or NAMESPACE_NOT_FOUND, Unavailable CATALOG_UNAVAILABLE,
+    DataUnavailable METADATA_CORRUPT."""
     name = tuple(ident.split("."))
-    with catalog_faults():
+    with faults_of_table(catalog, ident):
         table = catalog.load_table(name)
     from regelate.adapters.iceberg.s3.file_io import S3FileIO  # with PyArrow, which the table has loaded by now
 
     if isinstance(table.io, S3FileIO):  # a REST catalog hands out credentials with a table, and new ones with the next
         table.io.renew = lambda: catalog.load_table(name).io.properties
     return table
+
+
+@contextmanager
+def faults_of_table(catalog: Catalog, ident: str) -> Iterator[None]:
+    """Turn what a call for one table raises into our errors; where its namespace is missing, the error says that."""
+    try:
+        with catalog_faults():
+            yield
+    except NotFound as error:
+        try:
+            there = error.code != "TABLE_NOT_FOUND" or catalog.namespace_exists(tuple(ident.split(".")[:-1]))
+        except Exception:  # noqa: BLE001  who may not ask for the namespace is told what is known: no such table
+            there = True
+        if there:
+            raise
+        raise namespace_not_found(f"Namespace does not exist: {ident.rpartition('.')[0]}") from error
 
 
 def commits_of(catalog: Catalog) -> Commits:

@@ -28,7 +28,6 @@ from regelate.errors import (
 SHOWN_CHARACTERS = 300
 _MISSING = (
     native.NoSuchTableError,
-    native.NoSuchNamespaceError,
     native.NoSuchIdentifierError,
     native.NoSuchViewError,
 )
@@ -87,11 +86,13 @@ def storage_fault(error: OSError) -> RegelateError:
 def translate(error: BaseException) -> RegelateError | None:
     """Return our error for one that PyIceberg, its catalog's client or the storage raised; None for any other.
 
-    An unknown table and an unknown namespace share one code. Texts are cut and hold no credentials.
+    Texts are cut and hold no credentials.
     """
     if isinstance(error, RegelateError):
         return error
     text = _text(error)
+    if isinstance(error, native.NoSuchNamespaceError):
+        return namespace_not_found(text)
     if isinstance(error, _MISSING):
         return NotFound("TABLE_NOT_FOUND", f"{text}; check the namespace and the table's name")
     if isinstance(error, native.TableAlreadyExistsError):
@@ -107,6 +108,11 @@ def translate(error: BaseException) -> RegelateError | None:
     if isinstance(error, native.RESTError):
         return Unavailable("CATALOG_UNAVAILABLE", f"the catalog failed: {text}")
     return _of_libraries(error, text)
+
+
+def namespace_not_found(text: str) -> NotFound:
+    """Return our error for a namespace that is not there."""
+    return NotFound("NAMESPACE_NOT_FOUND", f"{text}; check the namespace (CREATE_TABLE makes it with its first table)")
 
 
 def refusal(error: BaseException) -> RegelateError | None:

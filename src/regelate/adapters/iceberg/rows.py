@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import _get_parquet_writer_kwargs, schema_to_pyarrow
 from pyiceberg.table import TableProperties
@@ -18,6 +17,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from regelate.adapters.iceberg.encoding.coerce import coerce_table
 from regelate.adapters.iceberg.encoding.encode import encode_records
+from regelate.adapters.iceberg.encoding.key_faults import check_keys
 from regelate.adapters.iceberg.encoding.row_partitions import split_by_partition
 from regelate.adapters.iceberg.metadata.tasks import check_format, unsupported
 from regelate.adapters.iceberg.pyiceberg_errors import storage_faults
@@ -96,16 +96,8 @@ class IcebergRowWriter:
                 raise InvalidRequest(
                     "INVALID_FIELD", f"key: column {name!r} is a float or nested, and cannot be a key", field="key"
                 )
-            if column.null_count:
-                raise InvalidRequest(
-                    "NULL_IN_KEY", f"key column {name!r} holds a null; an upsert needs a key in every row", status=422
-                )
-            columns[name] = column.storage if isinstance(column, pa.ExtensionArray) else column
-        groups = pa.table(columns).group_by(list(columns)).aggregate([([], "count_all")])["count_all"]
-        if table.num_rows and pc.max(groups).as_py() > 1:
-            raise InvalidRequest(
-                "DUPLICATE_KEY", "two records of this request have the same key; send the last one only", status=422
-            )
+            columns[name] = column
+        check_keys(columns)
 
     def write(self, rows: object) -> tuple[NewDataFile, ...]:
         """Write encoded rows, at least one file per partition that occurs; no rows, no file.

@@ -15,6 +15,7 @@ _MOST_LINE_CHARACTERS = 600
 HINTS: Mapping[str, str] = {
     "TABLE_NOT_FOUND": "check the spelling; REGELATE_HOME, REGELATE_CONFIG and --catalog say where to look; "
     "an SQL catalog must have the name in config.json that its tables were written under",
+    "NAMESPACE_NOT_FOUND": "`regelate list` shows the namespaces; check the spelling, and --catalog",
     "TABLE_EXISTS": "choose another name, or accept the same table with --if-not-exists",
     "CATALOG_NOT_FOUND": "compare --catalog with `catalogs` in config.json",
     "INVALID_CONFIG": "correct the key or the variable that is named",

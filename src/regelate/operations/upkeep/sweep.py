@@ -165,7 +165,7 @@ def sweep(
 ) -> Swept:
     """Sweep every table of the `wanted` namespaces, or of one, within the budget; a fault in a table stops no other.
 
-    Errors: NotFound TABLE_NOT_FOUND when the one namespace does not exist.
+    Errors: NotFound NAMESPACE_NOT_FOUND when the one namespace does not exist.
     """
     until = clock.monotonic() + budget.max_seconds
     failed: list[tuple[str, RegelateError]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -13,6 +14,8 @@ SCHEMA_MISMATCH = "SCHEMA_MISMATCH"
 NULL_IN_REQUIRED = "NULL_IN_REQUIRED"
 VALUE_OUT_OF_RANGE = "VALUE_OUT_OF_RANGE"
 TIMEZONE_MISMATCH = "TIMEZONE_MISMATCH"
+NULL_IN_KEY = "NULL_IN_KEY"
+DUPLICATE_KEY = "DUPLICATE_KEY"
 MAX_FAULTS = 5
 _SHOWN_CHARACTERS = 60
 _SHOWN_BITS = 256
@@ -48,7 +51,7 @@ def refused(code: str, path: str, expected: str, value: object) -> Refused:
 
 
 def shown(value: object) -> str:
-    """Name a JSON value by kind and, where it is short, by its text."""
+    """Name a JSON value by kind and by the beginning of its text in JSON."""
     if value is MISSING:
         return "no value"
     if value is None:
@@ -62,10 +65,27 @@ def shown(value: object) -> str:
     if isinstance(value, Decimal):
         return f"number {str(value)[:_SHOWN_CHARACTERS]}"
     if isinstance(value, str):
-        return f"string {value!a}" if len(value) <= _SHOWN_CHARACTERS else f"string {value[:_SHOWN_CHARACTERS]!a}..."
-    if isinstance(value, Mapping):
-        return "an object"
-    return "an array" if isinstance(value, list) else f"a value of type {type(value).__name__}"
+        return f"string {_cut(json.dumps(value[: _SHOWN_CHARACTERS + 1]))}"
+    if isinstance(value, Mapping | list):
+        return f"{'an object' if isinstance(value, Mapping) else 'an array'} {_cut(_beginning(value))}".rstrip()
+    return f"a value of type {type(value).__name__}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS + 2 else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
+def _beginning(value: object) -> str:
+    """Return the beginning of an object or array in JSON, written no further than it is shown."""
+    text = ""
+    try:
+        for part in json.JSONEncoder(default=str).iterencode(value):
+            text += part
+            if len(text) > _SHOWN_CHARACTERS + 2:
+                break
+    except (RecursionError, ValueError):  # deeper, or with a longer number, than Python writes
+        return ""
+    return text
 
 
 def rows_error(faults: Iterable[tuple[int, Fault]]) -> InvalidRequest:
