@@ -13,7 +13,6 @@ from pyiceberg.table import Table
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, LongType, NestedField, StructType
 
 from regelate.adapters.clock import SystemClock
-from regelate.adapters.duckdb.query import DuckDBQueryEngine
 from regelate.adapters.iceberg.files.promotion import maybe_promoted
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.scan import SnapshotScan
@@ -21,6 +20,7 @@ from regelate.core.requests import QueryRequest
 from regelate.operations.query import QueryLimits, QueryTools, query
 from tests.support.iceberg_tables import append, duckdb_rows, make_catalog, make_table
 from tests.support.lake import Lake
+from tests.support.queries import query_engine
 
 Find = Callable[..., list[Any]]
 OLD = Schema(
@@ -64,7 +64,7 @@ def find(tmp_path: Path, table: Table) -> Find:
                 table.refresh(), ManifestReader(), folder, snapshot_id=snapshot_id, as_of_ms=as_of_ms, ref=ref
             )
 
-        engine = DuckDBQueryEngine(folder=folder, memory_bytes=256 * 1024 * 1024, threads=1)
+        engine = query_engine(folder)
         limits = QueryLimits(max_rows=100, max_bytes=1_000_000, seconds=60)
         tools = QueryTools(scan=scan, engine=engine, clock=SystemClock(), limits=limits)
         return [next(iter(row.values())) for row in query(tools, QueryRequest(**request), table_name="t").rows]

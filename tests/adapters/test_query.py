@@ -59,7 +59,7 @@ from pyiceberg.types import (
 from pyiceberg.utils.datetime import date_to_days, datetime_to_micros, time_to_micros
 
 from regelate.adapters.clock import SystemClock
-from regelate.adapters.duckdb.query import DuckDBQueryEngine, files_of, source_of, structured_statement
+from regelate.adapters.duckdb.query import files_of, source_of, structured_statement
 from regelate.adapters.duckdb.session import open_session
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.scan import SnapshotScan
@@ -80,6 +80,7 @@ from tests.support.iceberg_tables import (
     make_table,
     manifest_paths,
 )
+from tests.support.queries import query_engine
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -108,7 +109,7 @@ def ask(tmp_path: Path) -> Ask:
                 table.refresh(), ManifestReader(), folder / "views", snapshot_id=snapshot_id, as_of_ms=as_of_ms, ref=ref
             )
 
-        engine = DuckDBQueryEngine(folder=folder, memory_bytes=256 * 1024 * 1024, threads=1)
+        engine = query_engine(folder)
         tools = QueryTools(scan=scan, engine=engine, clock=SystemClock(), limits=limits)
         return query(tools, QueryRequest(**request), table_name=table.name()[-1])
 

@@ -13,13 +13,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
-from regelate.adapters.duckdb.query import DuckDBQueryEngine, QueryResult, files_of, source_of
-from regelate.adapters.duckdb.sandbox import Deadline, guard, lock, plain_message
+from regelate.adapters.duckdb.guard import guard
+from regelate.adapters.duckdb.query import QueryResult, files_of, source_of
+from regelate.adapters.duckdb.sandbox import Deadline, lock, plain_message
 from regelate.adapters.duckdb.session import open_session
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.scan import SnapshotScan
 from regelate.errors import InvalidRequest, RegelateError, ResourceExhausted, Unavailable
 from tests.support.iceberg_tables import append, live_data_paths, local_path, make_catalog, make_table, stored_files
+from tests.support.queries import query_engine
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -55,7 +57,7 @@ def ask(tmp_path: Path, flights: Table) -> Ask:
     def run(text: str, *, seconds: float = 30, max_rows: int = 1_000, max_bytes: int = MEGABYTE) -> QueryResult:
         folder = tmp_path / f"query-{len(list(tmp_path.iterdir()))}"
         scan = SnapshotScan(flights, ManifestReader(), folder / "views")
-        engine = DuckDBQueryEngine(folder=folder, memory_bytes=128 * MEGABYTE, threads=1)
+        engine = query_engine(folder)
         return engine.sql(
             text, "flights", scan.files(), scan.views, max_rows=max_rows, max_bytes=max_bytes, seconds=seconds
         )
@@ -188,6 +190,36 @@ READS_SOMETHING_ELSE = [
     "SELECT pg_get_viewdef(1)",
     "SELECT write_log('x')",
 ]
+NO_TABLE_IN_ITS_SCOPE = [
+    "WITH a AS (WITH b AS (SELECT 1) FROM b) SELECT * FROM b",
+    "WITH a AS (FROM b), b AS (SELECT 1) SELECT * FROM a",
+    "WITH a AS (FROM a) SELECT * FROM a",
+    "WITH RECURSIVE r AS (FROM r UNION ALL SELECT 1) SELECT * FROM r",
+    "SELECT * FROM (WITH b AS (SELECT 1) FROM b) AS x, b",
+    "SELECT (WITH b AS (SELECT 1 AS i) SELECT i FROM b), (SELECT i FROM b)",
+    "SELECT 1 WHERE EXISTS (WITH b AS (SELECT 1) FROM b) UNION ALL SELECT * FROM b",
+    'SELECT (WITH "/etc/passwd" AS (SELECT 1 AS i) SELECT i FROM "/etc/passwd") FROM "/etc/passwd"',
+]
+SEEN_IN_ITS_SCOPE = [
+    "WITH t AS (SELECT id + 1 AS id FROM t) SELECT * FROM t",
+    "WITH a AS (SELECT 1 AS i), b AS (FROM a) SELECT (WITH c AS (FROM b) SELECT i FROM c) FROM a, b",
+    "WITH a AS (SELECT 1 AS i) SELECT * FROM a UNION ALL (WITH b AS (FROM a) FROM b)",
+    "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL (WITH q AS (FROM r) SELECT n + 1 FROM q WHERE n < 5)) FROM r",
+    "WITH A AS (SELECT 1 AS i) SELECT * FROM a, (SELECT i FROM A) AS x",
+]
+CALLS_SOMETHING_ELSE = [
+    "SELECT current_setting('threads') OVER () FROM t",
+    "SELECT system.main.getenv('HOME')",
+    "SELECT pg_catalog.lower('x')",
+    "SELECT nowhere.main.lower('x')",
+    "SELECT sleep_ms(1000)",
+    "SELECT pg_sleep(1)",
+    "SELECT version()",
+    "SELECT current_database()",
+    "SELECT nextval('s')",
+    "SELECT list_transform([1], lambda x: getvariable('x'))",
+    "SELECT ('HOME').getenv()",
+]
 BLOWS_UP = [
     "SELECT list_sum(range(0, 1000000000))",
     "SELECT unnest(generate_series(1, 1000000000))",
@@ -207,6 +239,21 @@ def test_anything_but_one_select_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", READS_SOMETHING_ELSE)
 def test_a_select_of_anything_but_the_table_is_refused(text: str) -> None:
+    assert code(lambda: guard(text, NAMES)) == ("QUERY_NOT_ALLOWED", 400)
+
+
+@pytest.mark.parametrize("text", NO_TABLE_IN_ITS_SCOPE)
+def test_a_with_clause_opens_nothing_outside_of_its_scope(text: str) -> None:
+    assert code(lambda: guard(text, NAMES)) == ("QUERY_NOT_ALLOWED", 400)
+
+
+@pytest.mark.parametrize("text", SEEN_IN_ITS_SCOPE)
+def test_a_with_clause_is_found_in_its_scope_and_may_hide_the_table(ask: Ask, text: str) -> None:
+    assert ask(text).row_count
+
+
+@pytest.mark.parametrize("text", CALLS_SOMETHING_ELSE)
+def test_a_function_that_is_not_on_the_list_is_refused(text: str) -> None:
     assert code(lambda: guard(text, NAMES)) == ("QUERY_NOT_ALLOWED", 400)
 
 
@@ -330,6 +377,7 @@ def test_refused_queries_change_no_file_and_the_next_query_is_answered(ask: Ask,
         "SELECT id + name FROM t",
         "SELECT CAST(name AS INT) FROM t",
         "SELECT error('boom')",
+        "SELECT nothing_of_that_name(1)",
         "SELECT ?",
     ],
 )
@@ -428,3 +476,20 @@ def test_a_deadline_that_passed_between_statements_still_interrupts() -> None:
 )
 def test_a_message_keeps_its_sense_and_loses_paths(text: str, shown: str) -> None:
     assert plain_message(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Binder Error: no x\nLINE 1: ...elect x fro...\n  ^", "Binder Error: no x\nLINE 1: ...elect x fro...\n  ^"),
+        ("Binder Error: no x\n\nLINE 1: CREATE VIEW t AS ...\n        ^", "Binder Error: no x"),
+        ("at 0x7f01ff4c6f20 and 0x1f", "at <address> and 0x1f"),
+        ("no\nStack Trace:\n0x7f01ff4c6f20 duckdb::x\n", "no"),
+    ],
+)
+def test_a_message_shows_the_callers_own_sql_and_nothing_of_the_engines_inside(text: str, shown: str) -> None:
+    assert plain_message(text, "select x from t") == shown
+
+
+def test_a_message_of_any_length_is_read_up_to_what_is_shown() -> None:
+    assert plain_message("a:" * 10_000_000) == ("a:" * 1_000)[:600]

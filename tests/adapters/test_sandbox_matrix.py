@@ -19,7 +19,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
-from regelate.adapters.duckdb.sandbox import guard, lock
+from regelate.adapters.duckdb.guard import guard
+from regelate.adapters.duckdb.sandbox import lock
 from regelate.adapters.duckdb.session import open_session
 from regelate.errors import InvalidRequest
 from tests.servers.moto_aws import KEYS, REGION, aws_server, client

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from regelate.adapters.telemetry import ProcessTelemetry
 from regelate.core.access import Access
 from regelate.core.policy.policy import PlacementPolicy
 from regelate.operations.compacting.compact import CompactionTools
-from regelate.service.build import build
+from regelate.service.build import build, query_pool
 from regelate.service.compaction_runs import CompactionPorts
 from regelate.service.engines import Engines
 from regelate.service.facade import Service
@@ -99,7 +100,8 @@ class Built:
         """Build the service anew, with something else for what is named."""
         self.settings = settings or self.settings
         self._given |= given
-        engines = Engines(self.placement, self.settings.storage, prepare=self._prepare)
+        queries = partial(query_pool, self.settings, self.placement)
+        engines = Engines(self.placement, self.settings.storage, queries, prepare=self._prepare)
         ports = CompactionPorts(engines, self.placement, self.clock, self._given["telemetry"])
         given = {"engines": engines, "ports": ChangedPorts(ports, self._change), **self._given}
         self.service: Service = build(self.settings, **given)

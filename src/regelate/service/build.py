@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from regelate.adapters.clock import SystemClock
@@ -42,8 +44,12 @@ from regelate.settings import SESSION_MARGIN_SECONDS, Settings, load_settings
 from regelate.tenancy import Tenancy
 
 if TYPE_CHECKING:
+    from regelate.adapters.duckdb.query_pool import QueryPool
     from regelate.adapters.iceberg.manifests import ManifestReader
     from regelate.ports.jobs import SparkJobs
+
+_ONE_AT_A_TIME = Lock()
+"""`cache` lets two threads that ask at once make two."""
 
 
 def build(
@@ -76,7 +82,7 @@ def build(
     )
     tenancy, knobs = Tenancy(settings), Knobs(configured, settings.check_policy, clock)
     tables = OpenTables(access, once(lambda: manifests or _manifests()), longest_run_seconds=longest)
-    engines = engines or Engines(placement, settings.storage)
+    engines = engines or Engines(placement, settings.storage, lambda: query_pool(settings, placement))
     ports = ports or CompactionPorts(engines, placement, clock, telemetry)
     stores = job_stores or JobStores(settings.jobs, timeouts, telemetry)
     jobs, home = JobDesk(stores, settings.catalogs), SparkHome(settings, stores, spark)
@@ -105,6 +111,23 @@ def build(
 def build_service(environ: Mapping[str, str] | None = None) -> Service:
     """Load the settings and build their service. Errors: SettingsError INVALID_CONFIG."""
     return build(load_settings(environ))
+
+
+def query_pool(settings: Settings, placement: PlacementPolicy) -> QueryPool:
+    """Return this process's pool of processes for queries; services of equal settings share one."""
+    limits = settings.limits
+    size = limits.query_process_count(os.environ, placement.threads)
+    memory_bytes = limits.query_memory_bytes(placement.memory_bytes, size)
+    remote = any(not catalog.local_folders() for catalog in settings.catalogs.values())
+    with _ONE_AT_A_TIME:
+        return _pool(size, memory_bytes, remote)
+
+
+@cache
+def _pool(size: int, memory_bytes: int, remote: bool) -> QueryPool:
+    from regelate.adapters.duckdb.query_pool import QueryPool
+
+    return QueryPool(size=size, memory_bytes=memory_bytes, remote=remote)
 
 
 def _catalogs(settings: Settings) -> OpenCatalogs:

@@ -15,22 +15,28 @@ if TYPE_CHECKING:
     from regelate.adapters.duckdb.engine import DuckDBRewriteEngine
     from regelate.adapters.duckdb.key_rewriter import DuckDBKeyRewriter
     from regelate.adapters.duckdb.query import DuckDBQueryEngine
+    from regelate.adapters.duckdb.query_pool import QueryPool
     from regelate.adapters.iceberg.session import TableSession
     from regelate.settings.models import StorageSettings
 
 
 class Engines:
-    """Makes engines that fit into `placement`. `prepare` is told every connection before it is used."""
+    """Makes engines that fit into `placement`; `queries` is where queries are answered.
+
+    `prepare` is told every connection of this process before it is used.
+    """
 
     def __init__(
         self,
         placement: PlacementPolicy,
         storage: StorageSettings,
+        queries: Callable[[], QueryPool],
         *,
         prepare: Callable[[Any], object] = lambda connection: None,
     ) -> None:
         self._placement = placement
         self._storage = storage
+        self._queries = queries
         self._prepare = prepare
 
     @contextmanager
@@ -68,13 +74,18 @@ class Engines:
 
             yield rewriter
 
-    def querying(self, session: TableSession, *, max_stored_bytes: int | None) -> DuckDBQueryEngine:
+    def warm_for_query(self) -> None:
+        """Have a process for the next query started, while its table is still being opened and planned."""
+        self._queries().warm()
+
+    def querying(self, session: TableSession, *, tenant: str, max_stored_bytes: int | None) -> DuckDBQueryEngine:
         """Return the engine of a QUERY; without `max_stored_bytes` a result that is too large is cut."""
         from regelate.adapters.duckdb.query import DuckDBQueryEngine
 
         return DuckDBQueryEngine(
+            self._queries(),
+            who=tenant,
             folder=session.folder,
-            memory_bytes=self._placement.memory_bytes,
             threads=self._placement.threads,
             max_stored_bytes=max_stored_bytes,
             store=lambda: session.store_access,

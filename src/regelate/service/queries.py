@@ -43,11 +43,12 @@ class Queries:
 
         limits = self._limits.of(address.tenant_id)
         results = self._results.of(address.tenant_id)
+        self._engines.warm_for_query()
         with self._tables.open(address, Access.READ) as session:
             stored = None if results is None else limits.max_stored_result_bytes
             tools = QueryTools(
                 scan=session.scan,
-                engine=self._engines.querying(session, max_stored_bytes=stored),
+                engine=self._engines.querying(session, tenant=address.tenant_id, max_stored_bytes=stored),
                 clock=self._clock,
                 limits=QueryLimits(
                     max_rows=limits.max_result_rows, max_bytes=limits.max_result_bytes, seconds=limits.query_seconds

@@ -11,6 +11,9 @@ from regelate.core.policy.policy import MB
 from regelate.settings.section import Positive, Section
 
 Seconds = Annotated[float, Field(gt=0, le=900)]
+LEAST_QUERY_MB = 256
+"""Of which a process takes 110 for itself."""
+_ON_LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
 Place = Annotated[str, StringConstraints(pattern=r"^$|^/.+|^s3://[a-z0-9][a-z0-9.-]*[a-z0-9](/.*)?$")]
 
 
@@ -37,6 +40,8 @@ class LimitSettings(Section):
     max_result_bytes: Positive = 4 * MB
     max_stored_result_bytes: Positive = 128 * MB
     query_seconds: Seconds = 25.0
+    query_processes: Annotated[int, Field(ge=1, le=64)] | None = None
+    query_memory_mb: Annotated[int, Field(ge=LEAST_QUERY_MB, le=1024 * 1024)] | None = None
     max_concurrent_operations: Positive = 64
     tenants: Mapping[str, TenantLimits] = Field(default_factory=dict)
 
@@ -49,6 +54,18 @@ class LimitSettings(Section):
     def most_of_one_tenant(self) -> int:
         """Return how many operations the tenant with the highest limit may run at once."""
         return max(limits.max_concurrent_operations for limits in (self, *map(self.of, self.tenants)))
+
+    def query_process_count(self, environ: Mapping[str, str], processors: int) -> int:
+        """Return how many processes answer queries: on Lambda, where requests come one by one, one."""
+        if self.query_processes is not None:
+            return self.query_processes
+        return 1 if environ.get(_ON_LAMBDA) else min(max(processors, 2), 8)
+
+    def query_memory_bytes(self, memory_bytes: int, processes: int) -> int:
+        """Return what one such process may take, of what all of them may."""
+        if self.query_memory_mb is not None:
+            return self.query_memory_mb * MB
+        return max(memory_bytes // processes, LEAST_QUERY_MB * MB)
 
 
 class ResultSettings(Section):

@@ -135,7 +135,7 @@ def test_row_20_the_watches_see_what_they_watch(tmp_path: Path) -> None:
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Stack:
     """A stack with narrow limits; its table has 2,000 rows."""
     folder = tmp_path_factory.mktemp("limits") / "lake"
-    limits = {"query_seconds": 0.5, "max_result_bytes": 20_000, "max_result_rows": 1_500}
+    limits = {"query_seconds": 2, "max_result_bytes": 20_000, "max_result_rows": 1_500}
     made = stack_with(folder, auth="none", tenants="*", catalogs={"local": LOCAL_CATALOG}, limits=limits)
     made.create("t", {"id": "long!", "v": "string"})
     made.ok("WRITE", "t", records=[{"id": number, "v": "x" * 20} for number in range(2_000)])

@@ -3,79 +3,48 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, TextIO
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import duckdb
+import pyarrow as pa
 
-from regelate.adapters.duckdb.encode import ResultColumn, encode_batch, json_bytes, result_columns
+from regelate.adapters.duckdb.encode import encode_batch, result_columns
+from regelate.adapters.duckdb.question import MAX_LINES_BYTES, MB, Kind, Limits, as_line
 from regelate.adapters.duckdb.sandbox import Deadline
 from regelate.errors import InvalidRequest
 
 BATCH_ROWS = 2_048
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryResult:
-    """Rows are objects by column name, ready for JSON. `truncated`: there were more rows than asked for or allowed.
-
-    Where the rows were too many bytes, `rows` is empty and the file `stored` has them, one JSON object a line.
-    """
-
-    columns: tuple[ResultColumn, ...]
-    rows: tuple[dict[str, Any], ...]
-    row_count: int
-    truncated: bool
-    stored: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overflow:
-    """The file that takes what is too large for an answer, and how large it may become."""
-
-    path: Path
-    max_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    max_rows: int
-    max_bytes: int
-    seconds: float
-    overflow: Overflow | None = None
+PIECE_BYTES = 4 * MB
+"""Most bytes, as Arrow has them, that are encoded at once, if they are more than one row."""
+Say = Callable[[Kind, bytes], None]
 
 
 @dataclass(slots=True, kw_only=True)
 class _Rows:
-    """The rows so far: in memory up to the limit, from then on in the overflow file."""
+    """The rows so far: said as rows up to the limit, from then on as lines."""
 
     limits: Limits
-    stack: ExitStack
-    kept: list[dict[str, Any]] = field(default_factory=list)
+    say: Say
     count: int = 0
     size: int = 0
-    file: TextIO | None = None
+    storing: bool = False
 
     def add(self, rows: list[dict[str, Any]]) -> None:
+        """Say some rows. Their size counts as the answer may have it at most: non-ASCII characters as escapes."""
+        limits, text = self.limits, json.dumps(rows)
         self.count += len(rows)
-        self.size += json_bytes(rows)
-        overflow = self.limits.overflow
-        if self.file is None and self.size <= self.limits.max_bytes:
-            self.kept += rows
+        self.size += len(text)
+        if not self.storing and self.size <= limits.max_bytes:
+            self.say(Kind.ROWS, text.encode())
             return
-        if overflow is None or self.size > overflow.max_bytes:
-            raise _too_large(self.limits.max_bytes if overflow is None else overflow.max_bytes)
-        if self.file is None:
-            self.file = self.stack.enter_context(overflow.path.open("w", encoding="utf-8"))
-            rows, self.kept = self.kept + rows, []
-        self.file.writelines(f"{_line(row)}\n" for row in rows)
-
-
-def _line(row: dict[str, Any]) -> str:
-    return json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        if limits.max_stored_bytes is None or self.size > limits.max_stored_bytes:
+            raise _too_large(limits.max_stored_bytes or limits.max_bytes)
+        self.storing = True
+        lines = "".join(map(as_line, rows)).encode()
+        for start in range(0, len(lines), MAX_LINES_BYTES):
+            self.say(Kind.LINES, lines[start : start + MAX_LINES_BYTES])
 
 
 def _too_large(max_bytes: int) -> InvalidRequest:
@@ -84,26 +53,33 @@ def _too_large(max_bytes: int) -> InvalidRequest:
 
 
 def collect(
-    result: duckdb.DuckDBPyConnection, deadline: Deadline, limits: Limits, names: Sequence[str] | None
-) -> QueryResult:
-    """Return all of a result up to the limit on rows; `names` are its columns' names where the engine's do not count.
+    result: duckdb.DuckDBPyConnection, deadline: Deadline, limits: Limits, names: Sequence[str] | None, say: Say
+) -> dict[str, Any]:
+    """Say all of a result up to the limit on rows; return their count, and whether there were more.
 
-    Errors: InvalidRequest RESULT_TOO_LARGE (413), Unavailable QUERY_TIMEOUT.
+    `names` are its columns' names where the engine's do not count. Errors: InvalidRequest RESULT_TOO_LARGE (413),
+    Unavailable QUERY_TIMEOUT.
     """
     columns, encoders = result_columns(result.description)
     if names is not None:
         columns = tuple(replace(c, name=name) for c, name in zip(columns, names, strict=True))
+    say(Kind.COLUMNS, json.dumps([asdict(column) for column in columns]).encode())
     labels = [c.name for c in columns]
     truncated = False
-    with ExitStack() as stack:
-        rows = _Rows(limits=limits, stack=stack)
-        for batch in result.to_arrow_reader(BATCH_ROWS):
+    rows = _Rows(limits=limits, say=say)
+    for batch in result.to_arrow_reader(BATCH_ROWS):
+        wanted = batch.slice(0, limits.max_rows - rows.count)
+        for piece in _pieces(wanted):
             deadline.check()
-            wanted = batch.slice(0, limits.max_rows - rows.count)
-            rows.add(encode_batch(wanted, labels, encoders))
-            truncated = wanted.num_rows < batch.num_rows
-            if truncated:
-                break
-    stored = None if rows.file is None or limits.overflow is None else str(limits.overflow.path)
-    kept = tuple(rows.kept)
-    return QueryResult(columns=columns, rows=kept, row_count=rows.count, truncated=truncated, stored=stored)
+            rows.add(encode_batch(piece, labels, encoders))
+        truncated = wanted.num_rows < batch.num_rows
+        if truncated:
+            break
+    return {"row_count": rows.count, "truncated": truncated}
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a batch of long values, so that the limit on bytes is seen before they are all encoded."""
+    rows = max(BATCH_ROWS * PIECE_BYTES // max(batch.nbytes, PIECE_BYTES), 1)
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)

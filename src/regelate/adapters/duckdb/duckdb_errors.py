@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import duckdb
 
+from regelate.adapters.duckdb.question import ScanPaths
 from regelate.adapters.duckdb.session import exhausted
 from regelate.adapters.duckdb.sql import file_name
 from regelate.core.table.table import FileScanTask
@@ -24,8 +25,8 @@ OUR_OWN = (
 anything else: its Thrift reader has no exception class of its own."""
 
 
-def reading_fault(error: duckdb.Error, tasks: Sequence[FileScanTask]) -> RegelateError:
-    """Return the fault behind a failed read of these tasks: resources, storage, a missing or corrupt file, or a bug."""
+def reading_fault(error: duckdb.Error, scanned: ScanPaths) -> RegelateError:
+    """Return the fault behind a failed read of these files: resources, storage, a missing or corrupt file, or a bug."""
     ran_out = exhausted(error)
     if ran_out is not None:
         return ran_out
@@ -33,14 +34,14 @@ def reading_fault(error: duckdb.Error, tasks: Sequence[FileScanTask]) -> Regelat
     first_line = text.splitlines()[0][:300] if text else type(error).__name__
     what = not_ours_to_read(text)
     if what is not None:
-        return _unsupported(what, text, tasks)
+        return _unsupported(what, text, scanned)
     if isinstance(error, OUR_OWN):
         return InvariantViolated("ENGINE_FAULT", f"the rewrite failed in the engine: {first_line}")
     refused = _refused(error, first_line)
     if refused is not None:
         return refused
-    data = next((t.data_file.path for t in tasks if _names(text, t.data_file.path)), None)
-    delete = next((d.path for t in tasks for d in t.deletes if _names(text, d.path)), None)
+    data = next((path for path in scanned.data if _names(text, path)), None)
+    delete = next((path for path in scanned.deletes if _names(text, path)), None)
     if delete is not None:
         return DataUnavailable("DELETE_FILE_CORRUPT", f"cannot read {delete}: {first_line}", path=delete)
     if isinstance(error, duckdb.IOException) and any(sign in text for sign in _MISSING):
@@ -72,9 +73,9 @@ def not_ours_to_read(text: str) -> str | None:
     return None
 
 
-def _unsupported(what: str, text: str, tasks: Sequence[FileScanTask]) -> Unsupported:
-    data = next((t.data_file.path for t in tasks if _names(text, t.data_file.path)), None)
-    delete = next((d.path for t in tasks for d in t.deletes if _names(text, d.path)), None)
+def _unsupported(what: str, text: str, scanned: ScanPaths) -> Unsupported:
+    data = next((path for path in scanned.data if _names(text, path)), None)
+    delete = next((path for path in scanned.deletes if _names(text, path)), None)
     if delete is not None:
         told = f"the delete file {delete} has {what}; use Spark for it (rewrite_data_files compacts it)"
         return Unsupported("UNSUPPORTED_DELETES", told, path=delete)
@@ -109,14 +110,12 @@ def _refused(error: duckdb.Error, text: str) -> RegelateError | None:
     return None
 
 
-def located(
-    fault: RegelateError, connection: duckdb.DuckDBPyConnection, tasks: Sequence[FileScanTask]
-) -> RegelateError:
+def located(fault: RegelateError, connection: duckdb.DuckDBPyConnection, scanned: ScanPaths) -> RegelateError:
     """Find the file of a corruption whose message names none, by reading the inputs one by one."""
     if not isinstance(fault, DataUnavailable) or fault.details.get("path") is not None:
         return fault
-    deletes = {d.path: "DELETE_FILE_CORRUPT" for t in tasks for d in t.deletes}
-    for path, code in {**deletes, **{t.data_file.path: fault.code for t in tasks}}.items():
+    deletes = dict.fromkeys(scanned.deletes, "DELETE_FILE_CORRUPT")
+    for path, code in {**deletes, **dict.fromkeys(scanned.data, fault.code)}.items():
         try:
             connection.execute(f"SELECT max(hash(COLUMNS(*))) FROM read_parquet({file_name(path)})").fetchall()
         except duckdb.InterruptException:

@@ -6,16 +6,15 @@ Whatever has no encoding that keeps all of it is refused by name before a row is
 from __future__ import annotations
 
 import base64
-import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from duckdb import sqltypes
 
+from regelate.adapters.duckdb.question import ResultColumn
 from regelate.errors import InvalidRequest
 
 Values = list[Any]
@@ -49,14 +48,6 @@ PLAIN_DECIMAL_SCALE = 6
 """Up to this scale Arrow writes a decimal without an exponent, whatever its value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultColumn:
-    """One column of an answer; `type` is Iceberg's text, or DuckDB's where Iceberg has no such type."""
-
-    name: str
-    type: str
-
-
 def result_columns(description: Sequence[Sequence[Any]]) -> tuple[tuple[ResultColumn, ...], tuple[Encoder, ...]]:
     """Return the columns of a DuckDB result and what encodes each; of equal names, the later get `_1`, `_2`, ...
 
@@ -84,11 +75,6 @@ def encode_batch(batch: pa.RecordBatch, names: Sequence[str], encoders: Sequence
     """Return the rows of a batch as objects by column name."""
     columns = [encode(array) for encode, array in zip(encoders, batch.columns, strict=True)]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def json_bytes(rows: Sequence[dict[str, Any]]) -> int:
-    """Return an upper bound of what the rows take as JSON: non-ASCII characters count as their escapes."""
-    return len(json.dumps(rows))
 
 
 def encoding(kind: sqltypes.DuckDBPyType) -> tuple[str, Encoder]:

@@ -20,6 +20,7 @@ from regelate.adapters.duckdb.duckdb_errors import located, miscounted, reading_
 from regelate.adapters.duckdb.fingerprints import of_file, of_views
 from regelate.adapters.duckdb.group_rewrite import Call, GroupRewrite, Queued
 from regelate.adapters.duckdb.inputs import check_checksums, check_remote, wrong_size
+from regelate.adapters.duckdb.question import scan_paths
 from regelate.adapters.duckdb.row_groups import too_large
 from regelate.adapters.duckdb.secrets import use_store
 from regelate.adapters.duckdb.session import exhausted
@@ -91,7 +92,7 @@ class DuckDBRewriteEngine:
                 self._copy(self._cursor(), replace(piece, group=here, tasks=here.tasks), str(path), policy)
             return path.stat().st_size / max(piece.size_bytes, 1)
         except duckdb.Error as error:
-            raise reading_fault(error, piece.tasks) from error
+            raise reading_fault(error, scan_paths(piece.tasks)) from error
         finally:
             path.unlink(missing_ok=True)
 
@@ -173,7 +174,7 @@ class DuckDBRewriteEngine:
         try:
             return miscounted(self._cursor(), rewrite.group.tasks)
         except duckdb.Error as error:
-            return reading_fault(error, rewrite.group.tasks)
+            return reading_fault(error, scan_paths(rewrite.group.tasks))
 
     def fingerprints(self, result: RewriteResult) -> tuple[Fingerprint, Fingerprint]:
         """Return the fingerprints of what a rewrite read, by a scan of its own, and of its outputs as PyArrow reads
@@ -189,7 +190,7 @@ class DuckDBRewriteEngine:
                 scans = Slice(group=here, tasks=here.tasks).scans(self._files_per_scan())
                 return of_views(cursor, self._views, scans), written
         except duckdb.Error as error:
-            raise reading_fault(error, group.tasks) from error
+            raise reading_fault(error, scan_paths(group.tasks)) from error
 
     def _run(self, queue: list[Queued], progress: Progress | None) -> None:
         done = 0
@@ -221,7 +222,8 @@ class DuckDBRewriteEngine:
         try:
             call()
         except duckdb.Error as error:
-            return located(reading_fault(error, rewrite.tasks), self._cursor(), rewrite.tasks)
+            scanned = scan_paths(rewrite.tasks)
+            return located(reading_fault(error, scanned), self._cursor(), scanned)
         except Exception as error:  # noqa: BLE001  the group is given back with it: nothing is swallowed
             return exhausted(error) or error
         return None

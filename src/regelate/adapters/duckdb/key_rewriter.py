@@ -12,6 +12,7 @@ from regelate.adapters.duckdb import sql
 from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
 from regelate.adapters.duckdb.duckdb_errors import reading_fault
 from regelate.adapters.duckdb.inputs import check_checksums, wrong_size
+from regelate.adapters.duckdb.question import scan_paths
 from regelate.adapters.duckdb.writer import write_rows
 from regelate.core.engines import DUCKDB_COST
 from regelate.core.planning.plan import FileGroup
@@ -70,7 +71,7 @@ class DuckDBKeyRewriter:
                     added += self._rest(cursor, partition, found, key, reserved)
         except duckdb.Error as error:
             self._outputs.discard(reserved)
-            raise reading_fault(error, tasks) from error
+            raise reading_fault(error, scan_paths(tasks)) from error
         except BaseException:
             self._outputs.discard(reserved)
             raise

@@ -1,20 +1,17 @@
-"""Answers queries: makes SQL of structured ones, runs either form in a locked session, encodes what comes back."""
+"""Answers queries: makes SQL of structured ones, has either form answered by a process of its own."""
 
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, BinaryIO
 
-import duckdb
-import pyarrow as pa
-
-from regelate.adapters.duckdb.collect import Limits, Overflow, QueryResult, collect
-from regelate.adapters.duckdb.duckdb_errors import located
-from regelate.adapters.duckdb.encode import ResultColumn
-from regelate.adapters.duckdb.sandbox import Deadline, guard, lock, query_fault
-from regelate.adapters.duckdb.session import EXTENSIONS, LOCAL_EXTENSIONS, open_session
+from regelate.adapters.duckdb.query_pool import QueryPool
+from regelate.adapters.duckdb.question import Kind, Limits, Question, ResultColumn, Statement, as_line, scan_paths
 from regelate.adapters.duckdb.sql import identifier, select
 from regelate.core.query.predicate import (
     Aggregate,
@@ -59,35 +56,46 @@ Groups = Sequence[Sequence[FileScanTask]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
-    text: str
-    parameters: tuple[object, ...] = ()
+class QueryResult:
+    """Rows are objects by column name, ready for JSON. `truncated`: there were more rows than asked for or allowed.
+
+    Where the rows were too many bytes, `rows` is empty and the file `stored` has them, one JSON object a line.
+    """
+
+    columns: tuple[ResultColumn, ...]
+    rows: tuple[dict[str, Any], ...]
+    row_count: int
+    truncated: bool
+    stored: str | None = None
 
 
 class DuckDBQueryEngine:
-    """Runs one query at a time in a session of its own, with its spill files in a private folder that it removes.
+    """Plans queries over views, and has each answered by a process of the pool, lent to `who`.
 
-    With `max_stored_bytes`, a result that is too large for an answer becomes a file in `folder`, up to that size.
-    Errors: InvalidRequest QUERY_NOT_ALLOWED, QUERY_ERROR, RESULT_TOO_LARGE (413); Unavailable QUERY_TIMEOUT (504);
-    ResourceExhausted; DataUnavailable for a missing or corrupt file of the table.
+    Spill files are in a private folder, and go with the answer. With `max_stored_bytes`, a result that is too large for
+    an answer becomes a file in `folder`, up to that size.
+    Errors: InvalidRequest QUERY_NOT_ALLOWED, QUERY_ERROR, QUERY_CRASHED (422), RESULT_TOO_LARGE (413); Unavailable
+    QUERY_TIMEOUT (504), TOO_MANY_QUERIES (429); ResourceExhausted; DataUnavailable for a missing or corrupt file of the
+    table.
     """
 
     def __init__(
         self,
+        pool: QueryPool,
         *,
+        who: str = "",
         folder: Path,
-        memory_bytes: int,
         threads: int,
         max_stored_bytes: int | None = None,
         store: Callable[[], ObjectStoreAccess | None] = lambda: None,
     ) -> None:
         """`store` says how to read files that are not on this machine."""
+        self._pool = pool
+        self._who = who
         self._folder = folder
-        self._memory_bytes = memory_bytes
         self._threads = threads
+        self._max_stored_bytes = max_stored_bytes
         self._store = store
-        stored = folder / "result.ndjson"
-        self._overflow = None if max_stored_bytes is None else Overflow(path=stored, max_bytes=max_stored_bytes)
 
     def select(
         self, query: StructuredQuery, groups: Groups, views: GroupViews, *, max_bytes: int, seconds: float
@@ -95,12 +103,8 @@ class DuckDBQueryEngine:
         """Answer a structured query over the files of the groups; each group becomes one view."""
         names = [path.name for path in query.columns] + [a.name for a in query.aggregates]
         types = [path.column.type for path in query.columns]
-
-        def prepare(connection: duckdb.DuckDBPyConnection, source: str) -> Statement:
-            return structured_statement(query, source)
-
-        limits = Limits(max_rows=query.limit, max_bytes=max_bytes, seconds=seconds, overflow=self._overflow)
-        found = self._run(prepare, groups, views, limits, names)
+        limits = self._limits(query.limit, max_bytes, seconds)
+        found = self._run(groups, views, limits, lambda source: structured_statement(query, source), labels=names)
         return replace(found, columns=_with_fixed(found.columns, types))
 
     def sql(
@@ -116,47 +120,82 @@ class DuckDBQueryEngine:
     ) -> QueryResult:
         """Answer one SELECT over the table, which it finds as `t` and under its own name."""
         names = {name.lower(): name for name in (TABLE, table_name) if name}
-        guard(text, names)
+        limits = self._limits(max_rows, max_bytes, seconds)
+        return self._run(groups, views, limits, lambda source: Statement(text=text), names=tuple(names.values()))
 
-        def prepare(connection: duckdb.DuckDBPyConnection, source: str) -> Statement:
-            for name in names.values():
-                connection.execute(f"CREATE VIEW {identifier(name)} AS {source}")
-            return Statement(text=text)
-
-        limits = Limits(max_rows=max_rows, max_bytes=max_bytes, seconds=seconds, overflow=self._overflow)
-        return self._run(prepare, groups, views, limits)
+    def _limits(self, max_rows: int, max_bytes: int, seconds: float) -> Limits:
+        return Limits(max_rows=max_rows, max_bytes=max_bytes, seconds=seconds, max_stored_bytes=self._max_stored_bytes)
 
     def _run(
         self,
-        prepare: Callable[[duckdb.DuckDBPyConnection, str], Statement],
         groups: Groups,
         views: GroupViews,
         limits: Limits,
-        names: Sequence[str] | None = None,
+        statement: Callable[[str], Statement],
+        *,
+        names: tuple[str, ...] = (),
+        labels: Sequence[str] | None = None,
     ) -> QueryResult:
+        ends = time.monotonic() + limits.seconds
         written = [views.write(tasks) for tasks in groups or ((),)]
         tasks = [task for group in groups for task in group]
         files = files_of(written, tasks)
         remote = any(map(_is_remote, files))
-        connection = open_session(
-            memory_bytes=self._memory_bytes,
+        source = source_of(written)
+        question = Question(
+            statement=statement(source),
+            source=source,
+            names=names,
+            labels=None if labels is None else tuple(labels),
+            files=tuple(files),
+            scanned=scan_paths(tasks),
+            limits=limits,
             threads=self._threads,
-            folder=self._folder,
-            extensions=EXTENSIONS if remote else LOCAL_EXTENSIONS,
+            folder=str(self._folder),
+            remote=remote,
             store=self._store() if remote else None,
         )
+        self._folder.mkdir(parents=True, exist_ok=True)
         try:
-            with Deadline(connection, limits.seconds) as deadline:
-                try:
-                    lock(connection, files)
-                    statement = prepare(connection, source_of(written))
-                    result = connection.execute(statement.text, statement.parameters)
-                    return collect(result, deadline, limits, names)
-                except (duckdb.Error, OSError, pa.ArrowException) as error:
-                    raise located(query_fault(error, tasks, deadline), connection, tasks) from error
+            with ExitStack() as stack, self._pool.process(self._who, ends) as process:
+                gathered = _Gathered(path=self._folder / "result.ndjson", stack=stack)
+                left = replace(limits, seconds=max(ends - time.monotonic(), 0.001))
+                done = process.ask(replace(question, limits=left), ends, gathered.take)
+            return gathered.result(done)
         finally:
-            connection.close()
             shutil.rmtree(self._folder / "spill", ignore_errors=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Gathered:
+    """What has come of an answer: rows in memory, or all of them in the file, from the first line on."""
+
+    path: Path
+    stack: ExitStack
+    columns: tuple[ResultColumn, ...] = ()
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    file: BinaryIO | None = None
+
+    def take(self, kind: Kind, words: Any) -> None:
+        if kind is Kind.COLUMNS:
+            self.columns = tuple(ResultColumn(name=str(c["name"]), type=str(c["type"])) for c in words)
+        elif kind is Kind.ROWS:
+            self.rows += words
+        elif kind is Kind.LINES:
+            if self.file is None:
+                self.file = self.stack.enter_context(self.path.open("wb"))
+                self.file.writelines(as_line(row).encode() for row in self.rows)
+                self.rows = []
+            self.file.write(words)
+
+    def result(self, done: Any) -> QueryResult:
+        return QueryResult(
+            columns=self.columns,
+            rows=tuple(self.rows),
+            row_count=int(done["row_count"]),
+            truncated=bool(done["truncated"]),
+            stored=None if self.file is None else str(self.path),
+        )
 
 
 def source_of(views: Sequence[GroupView]) -> str:

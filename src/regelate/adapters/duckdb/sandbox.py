@@ -1,156 +1,35 @@
-"""The walls around a query: what SQL may say, what the engine may open, how long it may run.
+"""The walls around a query inside its process: what the engine may open, how long it may run, what it may say.
 
 Trap T15: holes in a locked session; rows 20 to 22 of the fault catalogue: more than a SELECT, no end, a wrong query.
 
-Three walls, because none holds alone. The guard reads the parsed statement: one SELECT over the table, by functions
-that name no file and no setting. The locked session opens exactly the files of the view. The deadline interrupts.
-
-Known gap: one function call on one huge value runs to its end before an interrupt is seen, outside the memory limit. So
-functions that blow a value up take constant sizes only, up to MAX_EXPANSION.
+Four walls, because none holds alone. The guard reads the parsed statement: one SELECT over the table, by functions
+that name no file and no setting. The locked session opens exactly the files of the view. The deadline interrupts. And
+what minds none of them, such as one call on one huge value, ends with its process.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any
 
 import duckdb
 
 from regelate.adapters.duckdb.duckdb_errors import not_ours_to_read, reading_fault
+from regelate.adapters.duckdb.question import ScanPaths, out_of_memory, timed_out
 from regelate.adapters.duckdb.session import exhausted
 from regelate.adapters.duckdb.sql import literal
-from regelate.core.table.table import FileScanTask
-from regelate.errors import InvalidRequest, InvariantViolated, RegelateError, Unavailable
+from regelate.errors import InvalidRequest, InvariantViolated, RegelateError
 
-MAX_SQL_CHARACTERS = 100_000
-MAX_EXPANSION = 10_000
-"""Longest text or list that one call of a function such as `repeat` or `range` may make of one character or number."""
-
-TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})
-TABLE_SHAPES = frozenset({"BASE_TABLE", "SUBQUERY", "JOIN", "EXPRESSION_LIST", "EMPTY", "PIVOT"})
-"""What a FROM clause may hold besides table functions and DESCRIBE, by the names of DuckDB's syntax tree."""
-FORBIDDEN_FUNCTIONS = frozenset(
-    {"current_setting", "getenv", "getvariable", "write_log", "get_block_size", "format_type", "json_serialize_plan"}
-)
-FORBIDDEN_PREFIXES = ("pg_", "duckdb_", "pragma_", "iceberg_", "read_", "parquet_")
-EXPANDING: Mapping[str, tuple[int, ...]] = {
-    "range": (0, 1, 2),
-    "generate_series": (0, 1, 2),
-    "repeat": (1,),
-    "lpad": (1,),
-    "rpad": (1,),
-    "bar": (3,),
-    "list_resize": (1,),
-    "array_resize": (1,),
-    "format": (0,),
-    "printf": (0,),
-}
-"""Positions of the arguments that say how long the result of a function will be."""
 INTERRUPT_EVERY_SECONDS = 0.05
+MAX_READ_CHARACTERS, MAX_SHOWN_CHARACTERS = 4_000, 600
+"""Of a message: a caller's SQL may make one of any length."""
+_PATHS = re.compile(r"(?:[a-z0-9]{1,12}:/|(?<![\w/]))/[^\s\"',;()]+/[^\s\"',;()]*")
+_ADDRESSES = re.compile(r"\b0x[0-9a-fA-F]{6,16}\b")
 DATA_ERRORS = frozenset({"IO", "HTTP", "Serialization"})
 BUGS = frozenset({"INTERNAL", "FATAL"})
 """Kinds of DuckDB's errors, as its messages begin: about the table's files, about the engine itself."""
-
-
-def guard(sql: str, names: Collection[str]) -> None:
-    """Let one SELECT over tables of these names pass.
-
-    Errors: InvalidRequest QUERY_NOT_ALLOWED, QUERY_ERROR when the text does not parse.
-    """
-    if len(sql) > MAX_SQL_CHARACTERS or "\0" in sql or _has_surrogates(sql):
-        raise InvalidRequest(
-            "QUERY_ERROR", f"sql must be a text without NUL, of at most {MAX_SQL_CHARACTERS} characters"
-        )
-    with duckdb.connect(config={"autoload_known_extensions": "false", "enable_external_access": "false"}) as scratch:
-        try:
-            statements = scratch.extract_statements(sql)
-            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-                kinds = ", ".join(s.type.name for s in statements) or "none"
-                raise refused(f"send exactly one SELECT statement; found: {kinds}")
-            found = scratch.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
-            builtin = scratch.execute("SELECT lower(view_name) FROM duckdb_views()").fetchall()
-        except duckdb.Error as error:
-            raise InvalidRequest("QUERY_ERROR", plain_message(str(error))) from error
-    try:
-        tree = json.loads(found[0]) if found else {"error": True}
-    except RecursionError:
-        raise refused("the statement is nested too deeply") from None
-    if tree["error"]:
-        raise refused("only plain SELECT statements can be checked; this one cannot")
-    _check(tree, frozenset(name.lower() for name in names), frozenset(name for (name,) in builtin))
-
-
-def refused(why: str) -> InvalidRequest:
-    return InvalidRequest("QUERY_NOT_ALLOWED", why)
-
-
-def _has_surrogates(text: str) -> bool:
-    return any("\ud800" <= c <= "\udfff" for c in text)
-
-
-def _check(tree: Any, names: frozenset[str], builtin: frozenset[str]) -> None:
-    nodes = list(_nodes(tree))
-    streaming = {id(n["function"]) for n in nodes if n.get("type") == "TABLE_FUNCTION"}
-    common = {entry["key"].lower() for n in nodes for entry in n.get("cte_map", {}).get("map", ())}
-    for name in sorted(common & builtin):  # where such a CTE is out of scope, its name would mean the built-in view
-        raise refused(f"the name {name} is taken by a built-in view; name the WITH clause otherwise")
-    known = names | common
-    for node in nodes:
-        if node.get("class") == "FUNCTION" and id(node) not in streaming:
-            _check_function(node)
-        elif "alias" in node and "sample" in node:
-            _check_source(node, known)
-
-
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            yield node
-            waiting.extend(node.values())
-        elif isinstance(node, list):
-            waiting.extend(node)
-
-
-def _check_source(node: Mapping[str, Any], known: frozenset[str]) -> None:
-    """Refuse whatever a FROM clause names but the table itself, CTEs and functions that read nothing."""
-    kind, name = node["type"], str(node.get("table_name") or "")
-    if kind == "TABLE_FUNCTION":
-        name = str(node["function"]["function_name"])
-        if name.lower() not in TABLE_FUNCTIONS:
-            allowed = ", ".join(sorted(TABLE_FUNCTIONS))
-            raise refused(f"the table function {name[:100]} is not allowed; allowed are {allowed}")
-    elif kind == "SHOW_REF":
-        if name:
-            raise refused("SHOW is not allowed; DESCRIBE and SUMMARIZE of the table are")
-    elif kind not in TABLE_SHAPES:
-        raise refused(f"{kind} is not allowed in FROM")
-    elif kind == "BASE_TABLE" and (name.lower() not in known or node["schema_name"] or node["catalog_name"]):
-        raise refused(f"no table {name[:100]!r} here; the queried table is t, or its own name without namespace")
-
-
-def _check_function(node: Mapping[str, Any]) -> None:
-    name = str(node["function_name"]).lower()
-    if name in FORBIDDEN_FUNCTIONS or name.startswith(FORBIDDEN_PREFIXES):
-        raise refused(f"the function {name[:100]} is not allowed")
-    for position in EXPANDING.get(name, ()):
-        if position < len(node["children"]) and not _is_small(node["children"][position]):
-            raise refused(
-                f"{name} needs constant sizes of at most {MAX_EXPANSION}; as a table in FROM, range may be longer"
-            )
-
-
-def _is_small(argument: Mapping[str, Any]) -> bool:
-    """Say whether an argument is a number, or a format, that makes nothing longer than MAX_EXPANSION."""
-    value = argument.get("value", {}).get("value") if argument.get("class") == "CONSTANT" else None
-    if isinstance(value, str):
-        return re.search(r"\d{5}|\{[^{}]*\{|\*", value) is None
-    return isinstance(value, int) and abs(value) <= MAX_EXPANSION
 
 
 def lock(connection: duckdb.DuckDBPyConnection, paths: Iterable[str]) -> None:
@@ -196,43 +75,47 @@ class Deadline:
     def check(self) -> None:
         """Raise Unavailable QUERY_TIMEOUT (504) once the seconds are over."""
         if self._passed.is_set():
-            raise self.exceeded()
-
-    def exceeded(self) -> Unavailable:
-        return Unavailable(
-            "QUERY_TIMEOUT",
-            f"the query was stopped after {self._seconds:g} seconds; filter more rows or read fewer columns",
-            status=504,
-            retryable=False,
-        )
+            raise timed_out(self._seconds)
 
 
-def query_fault(error: Exception, tasks: Sequence[FileScanTask], deadline: Deadline) -> RegelateError:
-    """Name what a failed query means to the caller; errors amid a stream are plain OSErrors, so the text decides."""
-    kind, _, message = str(error).partition(" Error: ")
+def query_fault(error: Exception, scanned: ScanPaths, seconds: float, sql: str = "") -> RegelateError:
+    """Name what a failed query means to the caller; errors amid a stream are plain OSErrors, so the text decides.
+
+    `sql` is the caller's own, if any: no other is shown.
+    """
+    text = str(error)[:MAX_READ_CHARACTERS]
+    kind, _, message = text.partition(" Error: ")
     if kind == "INTERRUPT":
-        return deadline.exceeded()
-    ran_out = exhausted(duckdb.OutOfMemoryException(str(error)) if kind == "Out of Memory" else error)
+        return timed_out(seconds)
+    ran_out = exhausted(duckdb.OutOfMemoryException(text) if kind == "Out of Memory" else error)
     if ran_out is not None:
-        return ran_out
+        return out_of_memory() if ran_out.code == out_of_memory().code else ran_out
     if kind == "Permission":
-        return refused(plain_message(message))
-    paths = (path for t in tasks for path in (t.data_file.path, *(d.path for d in t.deletes)))
+        return InvalidRequest("QUERY_NOT_ALLOWED", plain_message(message, sql))
     unnamed = isinstance(error, duckdb.Error) and not message  # a damaged footer: its reader has no errors of its own
-    unread = not_ours_to_read(str(error)) is not None and kind != "Not implemented"
-    if unread or unnamed or kind in DATA_ERRORS or any(path.removeprefix("file://") in message for path in paths):
-        known = error if isinstance(error, duckdb.Error) else duckdb.IOException(str(error))
-        return reading_fault(known, tasks)
+    unread = not_ours_to_read(text) is not None and kind != "Not implemented"
+    named = any(path.removeprefix("file://") in message for path in (*scanned.data, *scanned.deletes))
+    if unread or unnamed or kind in DATA_ERRORS or named:
+        known = error if isinstance(error, duckdb.Error) else duckdb.IOException(text)
+        return reading_fault(known, scanned)
     if kind in BUGS:
-        return InvariantViolated("ENGINE_FAULT", f"the query failed in the engine: {plain_message(message)}")
-    return InvalidRequest("QUERY_ERROR", plain_message(str(error)))
+        return InvariantViolated("ENGINE_FAULT", f"the query failed in the engine: {plain_message(message, sql)}")
+    return InvalidRequest("QUERY_ERROR", plain_message(text, sql))
 
 
-def plain_message(text: str) -> str:
-    """Return an engine's message cut to its first lines, without paths and without names from its own catalog."""
-    kept = [
-        line
-        for line in text.partition("Stack Trace:")[0].splitlines()
-        if line.strip() and not line.startswith("Did you mean")
-    ][:3]
-    return re.sub(r"(?:[a-z0-9]+:/|(?<![\w/]))/[^\s\"',;()]+/[^\s\"',;()]*", "<path>", "\n".join(kept))[:600]
+def plain_message(text: str, sql: str = "") -> str:
+    """Return an engine's message cut to its first lines, without paths, addresses and names from its own catalog.
+
+    Of SQL it shows the caller's own, which is `sql`.
+    """
+    lines = text[:MAX_READ_CHARACTERS].partition("Stack Trace:")[0].splitlines()
+    kept = [line for line in lines if line.strip() and not line.startswith("Did you mean")]
+    kept = [line for line in kept if not line.startswith("LINE ") or _quoted(line) in sql.expandtabs(1)][:3]
+    if kept and kept[-1].strip() == "^" and not kept[-2:][0].startswith("LINE "):
+        kept = kept[:-1]
+    return _ADDRESSES.sub("<address>", _PATHS.sub("<path>", "\n".join(kept)))[:MAX_SHOWN_CHARACTERS]
+
+
+def _quoted(line: str) -> str:
+    """Return what a line such as `LINE 1: ...elect nope fro...` shows of a statement."""
+    return line.partition(": ")[2].strip().removeprefix("...").removesuffix("...")

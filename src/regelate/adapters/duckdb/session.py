@@ -48,9 +48,22 @@ def open_session(
     The external file cache is off: it is keyed by path and would show an old view to a new one (trap T17: views are
     cached by path).
     """
+    connection = connect(extensions)
+    settle(connection, memory_bytes=memory_bytes, threads=threads, folder=folder, store=store)
+    return connection
+
+
+def settle(
+    connection: duckdb.DuckDBPyConnection,
+    *,
+    memory_bytes: int,
+    threads: int,
+    folder: Path,
+    store: ObjectStoreAccess | None = None,
+) -> None:
+    """Give a fresh session its limits, its folder and what it may read."""
     spill = folder / "spill"
     spill.mkdir(parents=True, exist_ok=True)
-    connection = _connect(extensions)
     connection.execute(f"SET memory_limit = '{max(memory_bytes, 64 * 1024 * 1024)}B'")
     connection.execute(f"SET threads = {max(threads, 1)}")
     connection.execute("SET temp_directory = '" + str(spill).replace("'", "''") + "'")
@@ -59,11 +72,11 @@ def open_session(
     connection.execute("SET preserve_insertion_order = true")
     if store is not None:
         use_store(connection, store)
-    return connection
 
 
-def _connect(extensions: tuple[str, ...]) -> duckdb.DuckDBPyConnection:
-    """Load the extensions; a file whose signature this process has checked is not checked again.
+def connect(extensions: tuple[str, ...]) -> duckdb.DuckDBPyConnection:
+    """Open a database in memory and load the extensions; a file whose signature this process has checked is not
+    checked again.
 
     The check takes 0.1 s a file, more than most queries. The files come from hash-pinned wheels, by path; afterwards
     the session refuses unsigned ones, and DuckDB does not allow that to be undone.
