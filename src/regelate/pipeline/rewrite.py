@@ -105,6 +105,7 @@ def tell_plan(planned: Planned, terminal: Terminal) -> None:
 MOST_LISTED = 20
 WHY_NOTHING: Mapping[PlanReason, str] = {
     PlanReason.NO_SNAPSHOT: "the table is empty",
+    PlanReason.NO_PARTITION: "no partition matches the filter or the selection",
     PlanReason.NO_CANDIDATE: "no files could be merged, split or freed of deletes",
     PlanReason.NO_GROUPS: "rewriting the selected files would not leave fewer or better ones",
     PlanReason.BELOW_THRESHOLD: "too few files for the thresholds; --force merges them",

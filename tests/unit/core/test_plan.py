@@ -100,6 +100,34 @@ def test_a_lone_small_file_per_partition_is_no_candidate() -> None:
     assert plan_of(table).reason is PlanReason.NO_CANDIDATE
 
 
+def test_filters_and_selections_that_take_no_partition_are_named() -> None:
+    table = ModelTable()
+    table.append([5 * MB] * 4, partition=replace(JANUARY, ends_at_ms=0))
+    table.append([5 * MB] * 4, partition=replace(FEBRUARY, ends_at_ms=10_000))
+    none, some = (("month", "2031-01"),), (("month", "2013-02"),)
+    quiet = replace(POLICY, selection=Selection.TIME_SERIES, quiet_window_seconds=20, now_ms=29_000)
+
+    def told(policy: CompactionPolicy) -> tuple[PlanReason, list[str]]:
+        plan = plan_of(table, policy)
+        return plan.reason, [w.partition(";")[0].partition(":")[0] for w in plan.warnings]
+
+    assert told(replace(POLICY, partition_filters=(some,))) == (PlanReason.RECOMMENDED, [])
+    missing = "partition_filter month=2031-01 matches no partition"
+    assert told(replace(POLICY, partition_filters=(none,))) == (PlanReason.NO_PARTITION, [missing])
+    assert told(replace(POLICY, partition_filters=(none, some))) == (PlanReason.RECOMMENDED, [missing])
+    assert (
+        "there are month=2013-01, month=2013-02"
+        in plan_of(table, replace(POLICY, partition_filters=(none,))).warnings[0]
+    )
+    assert told(quiet) == (PlanReason.RECOMMENDED, [])
+    unquiet = "selection time-series takes no partition of 1"
+    assert told(replace(quiet, partition_filters=(some,))) == (PlanReason.NO_PARTITION, [unquiet])
+    assert told(replace(quiet, partition_filters=(none,))) == (PlanReason.NO_PARTITION, [missing])
+    timeless = plan_of(table_of(5, 5, 5), quiet)
+    assert (timeless.reason, "needs a partition field" in timeless.warnings[0]) == (PlanReason.NO_PARTITION, True)
+    assert plan_of(ModelTable(), quiet).warnings == ()
+
+
 def test_force_merges_any_two_candidates_and_touches_no_healthy_file() -> None:
     forced = replace(POLICY, force=True, min_input_files=5)
     assert shapes(plan_of(table_of(5, 6, 100), forced)) == [(2, 1)]

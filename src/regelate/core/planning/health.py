@@ -213,6 +213,7 @@ def _beyond(count: int, usual: int) -> float:
 
 _NOTHING_TO_DO = {
     PlanReason.NO_SNAPSHOT: "Nothing to do: the table is empty.",
+    PlanReason.NO_PARTITION: "Nothing to do: no partition matches the selection of the table's policy.",
     PlanReason.NO_CANDIDATE: "Nothing to do: no files could be merged, split or freed of deletes.",
     PlanReason.NO_GROUPS: "Nothing to do: rewriting the selected files would not leave fewer or better ones.",
     PlanReason.BELOW_THRESHOLD: "Nothing to do yet: too few files for the thresholds; COMPACT with force merges them.",

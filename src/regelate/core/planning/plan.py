@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from regelate.core.planning.packing import Candidate, cut_groups, output_files, predicted, right_sized
 from regelate.core.planning.prediction import achieved_ratio, clamped, weighed, written_by_us
-from regelate.core.planning.selection import SELECTIONS, Reason, classify
+from regelate.core.planning.selection import SELECTIONS, Reason, classify, takes, unmatched
 from regelate.core.policy.policy import CompactionPolicy, JobOrder, digest
 from regelate.core.table.table import FileScanTask, Partition, PartitionTotals, TableSnapshot
 from regelate.errors import InvalidRequest
@@ -121,6 +121,8 @@ class PlanReason(StrEnum):
     """There are groups, and all of them are in the plan."""
     NO_SNAPSHOT = "NO_SNAPSHOT"
     """The table has no snapshot."""
+    NO_PARTITION = "NO_PARTITION"
+    """No partition matches the partition filters and the selection; `unmatched` says which of them takes none."""
     NO_CANDIDATE = "NO_CANDIDATE"
     """No file is selected, or at most a lone small file per partition: nothing could ever merge."""
     NO_GROUPS = "NO_GROUPS"
@@ -134,7 +136,7 @@ class PlanReason(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
     """What one COMPACT does. `deferred` groups did not fit into `max_files`, `cut_short` is one that it cut in an ill
-    place; `size_ratio` is bytes out per byte in."""
+    place; `size_ratio` is bytes out per byte in; `unmatched` says which filters take no partition at all."""
 
     plan_id: str
     ident: str
@@ -148,6 +150,11 @@ class CompactionPlan:
     reason: PlanReason
     size_ratio: float
     cut_short: CutShort | None = None
+    unmatched: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return (*self.unmatched, *(() if self.cut_short is None else (self.cut_short.warning,)))
 
     @property
     def files(self) -> int:
@@ -195,9 +202,10 @@ def plan_compaction(
         groups=chosen,
         deferred=tuple(numbered[len(taken) :]),
         skipped=tuple(skipped),
-        reason=_reason(snapshot, bool(taken), bool(deferred), skipped),
+        reason=_reason(snapshot, policy, bool(taken), bool(deferred), skipped),
         size_ratio=ratio,
         cut_short=cut_short,
+        unmatched=unmatched([t.partition for t in snapshot.totals if t.files], policy),
     )
 
 
@@ -354,7 +362,13 @@ def _group(index: int, group: Sequence[Candidate], policy: CompactionPolicy) -> 
     )
 
 
-def _reason(snapshot: TableSnapshot, any_taken: bool, any_deferred: bool, skipped: Sequence[GroupSkip]) -> PlanReason:
+def _reason(
+    snapshot: TableSnapshot,
+    policy: CompactionPolicy,
+    any_taken: bool,
+    any_deferred: bool,
+    skipped: Sequence[GroupSkip],
+) -> PlanReason:
     if snapshot.snapshot_id is None:
         return PlanReason.NO_SNAPSHOT
     if any_deferred:
@@ -362,6 +376,9 @@ def _reason(snapshot: TableSnapshot, any_taken: bool, any_deferred: bool, skippe
     if any_taken:
         return PlanReason.RECOMMENDED
     reasons = {s.reason for s in skipped}
+    live = [t.partition for t in snapshot.totals if t.files]
+    if not reasons and live and not any(takes(p, policy) for p in live):
+        return PlanReason.NO_PARTITION
     if reasons <= {SkipReason.LONE_FILE}:
         return PlanReason.NO_CANDIDATE
     if reasons & {SkipReason.BELOW_MIN_INPUT_FILES, SkipReason.PARTITION_BELOW_THRESHOLD}:

@@ -14,6 +14,8 @@ from regelate.core.policy.policy import CompactionPolicy, Selection
 from regelate.core.table.table import DataFile, DeleteContent, DeleteFile, Partition, PartitionTotals
 from regelate.errors import InvalidRequest
 
+_SHOWN_FILTERS, _SHOWN_PARTITIONS, _SHOWN_CHARACTERS = 5, 3, 100
+
 
 class Reason(StrEnum):
     """Why a data file is a candidate, or why not; in the order in which `classify` asks."""
@@ -87,8 +89,16 @@ def partition_selected(partition: Partition, policy: CompactionPolicy) -> bool:
     """
     if not policy.partition_filters:
         return True
-    values = partition.source_values
-    return any(all(values.get(key) == wanted for key, wanted in one) for one in policy.partition_filters)
+    return any(_holds(partition, one) for one in policy.partition_filters)
+
+
+def _holds(partition: Partition, one: Sequence[tuple[str, str]]) -> bool:
+    return all(partition.source_values.get(key) == wanted for key, wanted in one)
+
+
+def _filter_text(one: Sequence[tuple[str, str]]) -> str:
+    text = ", ".join(f"{key}={wanted}" for key, wanted in one)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
 def check_partition_filters(partitions: Iterable[Partition], policy: CompactionPolicy) -> None:
@@ -107,6 +117,40 @@ def check_partition_filters(partitions: Iterable[Partition], policy: CompactionP
                 key=key,
                 known=known,
             )
+
+
+def takes(partition: Partition, policy: CompactionPolicy) -> bool:
+    """Say whether the partition filters and the selection take a partition, whatever its files are."""
+    rule = SELECTIONS[policy.selection]
+    return partition_selected(partition, policy) and (rule.takes is None or rule.takes(partition, policy))
+
+
+def unmatched(partitions: Sequence[Partition], policy: CompactionPolicy) -> tuple[str, ...]:
+    """Say of the partition filters, and of the selection, which of them take none of a table's partitions.
+
+    An empty table is told nothing, and of the selection only what the filters leave to it.
+    """
+    if not partitions:
+        return ()
+    paths = sorted({p.path or "(none)" for p in partitions})
+    some = ", ".join(paths[:_SHOWN_PARTITIONS]) + (
+        f" and {len(paths) - _SHOWN_PARTITIONS} more" if paths[_SHOWN_PARTITIONS:] else ""
+    )
+    filters = [one for one in policy.partition_filters if not any(_holds(p, one) for p in partitions)]
+    found = [
+        f"partition_filter {_filter_text(one)} matches no partition; there are {some}"
+        for one in filters[:_SHOWN_FILTERS]
+    ]
+    left = [p for p in partitions if partition_selected(p, policy)]
+    if left and not any(takes(p, policy) for p in left):
+        timed = any(p.ends_at_ms is not None for p in left)
+        why = (
+            f"none of them ended {policy.quiet_window_seconds} s ago or more (quiet-window-seconds)"
+            if timed
+            else "none of them has a time range: it needs a partition field such as day or hour of a time"
+        )
+        found.append(f"selection {policy.selection.value} takes no partition of {len(left)}: {why}")
+    return tuple(found)
 
 
 def is_quiet(partition: Partition, policy: CompactionPolicy) -> bool:

@@ -31,6 +31,7 @@ from regelate.report.frames import count_text, plural, seconds_text
 
 WHY_NOTHING = {
     "NO_SNAPSHOT": "the table is empty",
+    "NO_PARTITION": "no partition matches the filter or the selection",
     "NO_CANDIDATE": "no files could be merged, split or freed of deletes",
     "NO_GROUPS": "rewriting the selected files would not leave fewer or better ones",
     "BELOW_THRESHOLD": "too few files for the thresholds; --force merges them",

@@ -138,7 +138,7 @@ def _planned(command: CompactCommand, plan: CompactionPlan, price: Estimate) -> 
         compacted=False,
         plan=plan,
         estimate=price,
-        warnings=_warnings(plan),
+        warnings=plan.warnings,
     )
 
 
@@ -167,12 +167,8 @@ def _nothing_to_merge(tools: CompactionTools, command: CompactCommand, run: _Run
         compacted=False,
         plan=plan,
         stats=stats,
-        warnings=tuple(run.warnings),
+        warnings=(*plan.warnings, *run.warnings),
     )
-
-
-def _warnings(plan: CompactionPlan) -> tuple[str, ...]:
-    return () if plan.cut_short is None else (plan.cut_short.warning,)
 
 
 def _already_done(reason: str, snapshot_id: int | None) -> CompactOutcome:
@@ -301,7 +297,7 @@ def _outcome(
     landed = [r for r in results if all(t.data_file.path in change.removed for t in r.group.tasks)]
     totals = _totals(tools, run, landed)
     expired = _expired(tools, command, run)
-    run.warnings += _warnings(run.plan)
+    run.warnings += run.plan.warnings
     run.warnings += [dropped_text(d) for d in run.dropped]
     run.warnings += [f"group {group.index} was left out: {error}" for group, error in run.failed]
     stats = summarise(
