@@ -196,6 +196,18 @@ def test_the_newest_jobs_come_first(store: Store) -> None:
     assert [record.job_id for record in store.listed(EVERY_JOB, 2)] == ["job-2", "job-1"]
 
 
+def test_the_jobs_that_wait_are_counted_and_no_others(store: Store) -> None:
+    assert store.waiting() == 0
+    first, second, _ = (store.add(job(store, f"job-{number}", ident=f"db.t{number}")) for number in range(3))
+    assert store.waiting() == 3
+    assert store.save(first, first.started(1, first.updated_ms))
+    assert store.save(second, second.cancel_asked(second.updated_ms))
+    assert store.waiting() == 1
+    running = store.get(first.job_id)
+    assert store.save(running, running.put_back(running.updated_ms))
+    assert store.waiting() == 2
+
+
 def test_a_list_goes_on_after_a_job_also_where_many_were_made_in_one_millisecond(store: Store) -> None:
     now = store.now_ms()
     for number in range(7):

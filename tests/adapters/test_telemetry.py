@@ -28,6 +28,7 @@ from regelate.core.measures.measures import (
     Assessed,
     CompactionEnded,
     CompactionStarted,
+    JobsCounted,
     Kind,
     Occurrence,
     Queried,
@@ -99,6 +100,12 @@ def test_a_level_is_sent_as_the_level_that_it_is(capsys: pytest.CaptureFixture[s
     started, ended = CompactionStarted(table="t"), CompactionEnded(table="t")
     found = series_of(lines_of(capsys, started, started, ended, ended))
     assert found["active_compactions", ALL] == [1, 2, 1, 0]
+
+
+def test_the_jobs_that_wait_are_a_level_of_no_table(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = lines_of(capsys, JobsCounted(pending=3), JobsCounted(pending=0))
+    assert series_of(lines)["pending_compactions", ALL] == [3, 0]
+    assert [line.get("table") for line in lines] == [None, None]
 
 
 def test_more_than_a_hundred_outputs_are_all_sent(capsys: pytest.CaptureFixture[str]) -> None:

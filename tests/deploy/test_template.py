@@ -11,7 +11,7 @@ from typing import Any
 import pyiceberg
 import pytest
 
-from regelate.adapters.jobstore.dynamodb import INDEX
+from regelate.adapters.jobstore.dynamodb import INDEX, WAITING
 from regelate.adapters.spark.emr_serverless import STATES
 from regelate.adapters.telemetry.emf import NAMESPACE, SERVICE
 from regelate.core.access import Access, session_policy
@@ -429,11 +429,16 @@ def test_the_jobs_table_has_the_key_and_the_ttl_that_the_store_writes() -> None:
     source = (ROOT / "src" / "regelate" / "adapters" / "jobstore" / "dynamodb.py").read_text()
     assert table["KeySchema"] == [{"AttributeName": "pk", "KeyType": "HASH"}]
     assert table["TimeToLiveSpecification"] == {"AttributeName": "expires", "Enabled": True}
-    (index,) = table["GlobalSecondaryIndexes"]
-    keys = {key["KeyType"]: key["AttributeName"] for key in index["KeySchema"]}
-    assert (index["IndexName"], keys) == (INDEX, {"HASH": "listed_as", "RANGE": "listed_at"})
-    assert {d["AttributeName"] for d in table["AttributeDefinitions"]} == {"pk", "listed_as", "listed_at"}
-    assert f"/index/{INDEX}" in json.dumps(RESOURCES["JobsPolicy"])
+    indexes = {
+        index["IndexName"]: {key["KeyType"]: key["AttributeName"] for key in index["KeySchema"]}
+        for index in table["GlobalSecondaryIndexes"]
+    }
+    assert indexes == {
+        INDEX: {"HASH": "listed_as", "RANGE": "listed_at"},
+        WAITING: {"HASH": "waits_as", "RANGE": "listed_at"},
+    }
+    assert {d["AttributeName"] for d in table["AttributeDefinitions"]} == {"pk", "listed_as", "listed_at", "waits_as"}
+    assert all(f"/index/{index}" in json.dumps(RESOURCES["JobsPolicy"]) for index in indexes)
     assert '{"pk": {"S": key}}' in source
     assert '"expires": {"N":' in source
 

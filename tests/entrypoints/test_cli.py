@@ -240,7 +240,9 @@ def test_the_table_may_be_a_flag_and_the_catalog_a_uri(run: Run, tmp_path: Path)
     (tmp_path / "elsewhere").mkdir()
     os.chdir(tmp_path / "elsewhere")
     assert "NOT_FOUND" in run("health", "--table", "shop.orders").err
-    healed = done(run("compact", "--catalog-uri", uri, "--table", "shop.orders", "--selection", "small-files"))
+    told = run("compact", "--table", "shop.orders", "--strategy", "partition", "--selection", "small-files")
+    assert (told.code, "--strategy" in told.err) == (2, True)
+    healed = done(run("compact", "--catalog-uri", uri, "--table", "shop.orders", "--strategy", "small-files"))
     assert "6 files became 2 files" in healed.out
     written = run("write", "-", "--table", "shop.orders", "--catalog-uri", uri, stdin=json_lines({"id": 7}))
     assert done(written).out.startswith("Wrote 1 row to shop.orders")

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from regelate.entrypoints.cli.program import main
+from regelate.service.build import build_service
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -60,6 +62,20 @@ def test_a_list_is_narrowed_to_a_table_or_a_state(run: Run) -> None:
     assert run("jobs", "--state", "RUNNING")[1] == "No jobs.\n"
     code, _, errors = run("jobs", "run", "--state", "RUNNING")
     assert (code, "--state" in errors) == (2, True)
+
+
+def test_the_metrics_count_the_jobs_that_wait_whoever_submitted_them(run: Run, tmp_path: Path) -> None:
+    def pending() -> float:
+        service = build_service({"REGELATE_HOME": str(tmp_path / "lake")})
+        text = service.process.metrics_text()
+        families = {family.name: family for family in text_string_to_metric_families(text)}
+        return float(families["regelate_pending_compactions"].samples[0].value)
+
+    assert pending() == 0
+    job_id = submitted(run)
+    assert pending() == 1
+    run("jobs", "cancel", job_id)
+    assert pending() == 0
 
 
 def test_a_job_that_waits_is_cancelled(run: Run) -> None:

@@ -85,7 +85,7 @@ def jobs_table(dynamodb: Any, name: str) -> None:
         TableName=name,
         KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
         AttributeDefinitions=[
-            {"AttributeName": name, "AttributeType": "S"} for name in ("pk", "listed_as", "listed_at")
+            {"AttributeName": name, "AttributeType": "S"} for name in ("pk", "listed_as", "listed_at", "waits_as")
         ],
         GlobalSecondaryIndexes=[
             {
@@ -95,7 +95,15 @@ def jobs_table(dynamodb: Any, name: str) -> None:
                     {"AttributeName": "listed_at", "KeyType": "RANGE"},
                 ],
                 "Projection": {"ProjectionType": "ALL"},
-            }
+            },
+            {
+                "IndexName": "waiting",
+                "KeySchema": [
+                    {"AttributeName": "waits_as", "KeyType": "HASH"},
+                    {"AttributeName": "listed_at", "KeyType": "RANGE"},
+                ],
+                "Projection": {"ProjectionType": "KEYS_ONLY"},
+            },
         ],
         BillingMode="PAY_PER_REQUEST",
     )

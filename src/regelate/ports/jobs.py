@@ -16,7 +16,8 @@ class JobStore(Protocol):
     `save` stores a change unless somebody changed the record since `before` was read; it then returns false. `live` is
     the table's job that is not at its end. `acquire` returns None while somebody else holds an unexpired lease; `renew`
     returns false where it is lost. `due` are the jobs that a worker of this process may begin now: queued ones, and
-    those whose worker died. Stores with a queue beside them name none. `listed` are the newest jobs first, by
+    those whose worker died. Stores with a queue beside them name none. `waiting` counts
+    those that are QUEUED. `listed` are the newest jobs first, by
     `place_of`, from the one after the place `after` on; a job that was just stored may be missing for a moment.
     """
 
@@ -30,6 +31,7 @@ class JobStore(Protocol):
     def renew(self, lease: Lease, seconds: float) -> bool: ...
     def release(self, lease: Lease) -> None: ...
     def due(self, limit: int) -> tuple[str, ...]: ...
+    def waiting(self) -> int: ...
     def listed(self, wanted: JobFilter, limit: int, *, after: str | None = None) -> tuple[JobRecord, ...]: ...
 
 

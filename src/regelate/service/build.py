@@ -93,7 +93,7 @@ def build(
     return Service(
         settings=settings,
         tenancy=tenancy,
-        process=Process(access, telemetry, settings.environment, home.available),
+        process=Process(access, telemetry, settings.environment, home.available, jobs.tell_pending),
         access=access,
         tables=Tables(access, tenancy, knobs, settings.table_defaults),
         refs=Refs(tables, clock),

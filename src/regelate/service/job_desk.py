@@ -16,7 +16,7 @@ from regelate.core.table.table import key_reused
 from regelate.errors import InvalidRequest, NotFound
 from regelate.operations import answers
 from regelate.operations.compacting.continuing import RunPart
-from regelate.operations.jobs.jobs import cancel, give_up, live_job, look_after, running_job, submit
+from regelate.operations.jobs.jobs import cancel, give_up, live_job, look_after, running_job, submit, tell_pending
 from regelate.service.job_stores import JobStores
 from regelate.settings import CatalogSettings
 from regelate.tenancy import Address
@@ -114,6 +114,11 @@ class JobDesk:
             jobs=tuple(answers.job_listed(record) for record in found[:limit]),
             next_page_token=page_token(found[limit - 1]) if len(found) > limit else None,
         )
+
+    def tell_pending(self) -> None:
+        """Tell how many jobs wait, where there are jobs."""
+        if self._stores.tools is not None:
+            tell_pending(self._stores.tools)
 
     def recent_jobs(self, limit: int, wanted: JobFilter = EVERY_JOB) -> tuple[JobAnswer, ...]:
         """Return the newest jobs of the store, whoever's they are: for the command line on its machine."""

@@ -16,15 +16,21 @@ if TYPE_CHECKING:
 
 
 class Process:
-    """Says how this process is; `has_spark` whether it can leave a table to Spark."""
+    """Says how this process is; `has_spark` whether it can leave a table to Spark. `count_jobs` tells how many wait."""
 
     def __init__(
-        self, access: CatalogAccess, telemetry: ProcessTelemetry, environment: str, has_spark: Callable[[], bool]
+        self,
+        access: CatalogAccess,
+        telemetry: ProcessTelemetry,
+        environment: str,
+        has_spark: Callable[[], bool],
+        count_jobs: Callable[[], None],
     ) -> None:
         self._access = access
         self._telemetry = telemetry
         self._environment = environment
         self._has_spark = has_spark
+        self._count_jobs = count_jobs
 
     def health_check(self) -> HealthCheckAnswer:
         from regelate.adapters.iceberg.admin import IcebergAdmin
@@ -42,4 +48,6 @@ class Process:
 
     def metrics_text(self) -> str:
         """Return the metrics of this process since this was first called, in Prometheus' text format."""
-        return self._telemetry.prometheus.text()
+        kept = self._telemetry.prometheus
+        self._count_jobs()  # another process may have submitted some, or taken them
+        return kept.text()

@@ -31,6 +31,7 @@ from regelate.core.measures.measures import (
     CompactionEnded,
     CompactionStarted,
     JobGivenUp,
+    JobsCounted,
     Kind,
     Measurement,
     Metric,
@@ -76,6 +77,7 @@ GUIDES = {
     "compaction_duration": Kind.HISTOGRAM,
     "file_size_distribution": Kind.HISTOGRAM,
     "compression_ratio": Kind.HISTOGRAM,
+    "pending_compactions": Kind.GAUGE,
     "active_compactions": Kind.UP_DOWN,
     "last_compaction_timestamp": Kind.GAUGE,
 }
@@ -83,6 +85,7 @@ texts = st.text(min_size=1, max_size=8)
 counts = st.integers(0, 10_000)
 occurrences: st.SearchStrategy[Occurrence] = st.one_of(
     st.builds(CompactionStarted, table=texts),
+    st.builds(JobsCounted, pending=counts),
     st.builds(CompactionEnded, table=texts, failed_with=st.none() | texts),
     st.builds(
         lambda table, sizes, read, before, after: Compacted(

@@ -6,7 +6,8 @@
 | `table#<catalog>/<ident>` | `job_id` of the table's live job, and its lease: `holder`, `fence`, `until_ms` |
 
 The index `newest` has all jobs by their age, for lists. It is one partition, because a list may be about many
-tenants at once: what is not asked for is left out by DynamoDB, but read, and the TTL keeps it small.
+tenants at once: what is not asked for is left out by DynamoDB, but read, and the TTL keeps it small. The index
+`waiting` has the keys of those that are QUEUED, so that to count them costs next to nothing.
 
 DynamoDB compares nothing with a clock of its own, and the clocks of workers differ. So its time is taken from the
 `Date` of its answers, to the second, and a lease is longer than that.
@@ -23,13 +24,14 @@ from botocore.exceptions import ClientError
 
 from regelate.adapters.jobstore.aws import client_of, faults
 from regelate.adapters.jobstore.record_json import from_json, to_json
-from regelate.core.jobs.job import JobRecord, Lease
+from regelate.core.jobs.job import JobRecord, JobState, Lease
 from regelate.core.jobs.listing import JobFilter, place_of
 from regelate.core.policy.timeouts import Timeouts
 from regelate.errors import Unavailable
 
 TRIES = 8
 INDEX = "newest"
+WAITING = "waiting"
 _TOLD = "the job store failed"
 _AS_JOB = "job"
 Item = Mapping[str, Any]
@@ -117,6 +119,17 @@ class DynamoJobs:
         """The queue names them."""
         return ()
 
+    def waiting(self) -> int:
+        with faults(_TOLD):
+            pages = self._client.get_paginator("query").paginate(
+                TableName=self._table,
+                IndexName=WAITING,
+                KeyConditionExpression="waits_as = :as",
+                ExpressionAttributeValues={":as": {"S": _AS_JOB}},
+                Select="COUNT",
+            )
+            return sum(int(page["Count"]) for page in pages)
+
     def listed(self, wanted: JobFilter, limit: int, *, after: str | None = None) -> tuple[JobRecord, ...]:
         keys: _Conditions = {"listed_as = :as": {":as": _AS_JOB}, "listed_at < :after": {":after": after}}
         shared = {f":shared{number}": name for number, name in enumerate(wanted.shared)}
@@ -172,6 +185,7 @@ class DynamoJobs:
             "of_catalog": {"S": record.catalog},
             "of_table": {"S": record.lock},
             "in_state": {"S": record.state.value},
+            **({"waits_as": {"S": _AS_JOB}} if record.state is JobState.QUEUED else {}),
             **({"expires": {"N": expires}} if record.state.is_final else {}),
         }
         more = {} if values is None else {"ExpressionAttributeValues": values}

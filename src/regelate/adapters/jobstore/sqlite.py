@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from regelate.adapters.jobstore.record_json import from_json, to_json
-from regelate.core.jobs.job import LIVE, JobRecord, Lease
+from regelate.core.jobs.job import LIVE, JobRecord, JobState, Lease
 from regelate.core.jobs.listing import JobFilter, split_place
 from regelate.errors import Unavailable
 
@@ -119,6 +119,13 @@ class SqliteJobs:
                 (limit,),
             )
             return tuple(str(row[0]) for row in found)
+
+    def waiting(self) -> int:
+        if not self._path.exists():
+            return 0
+        with self._connected() as db:
+            query = "SELECT count(*) FROM jobs WHERE state = ?"
+            return int(db.execute(query, (JobState.QUEUED.value,)).fetchone()[0])
 
     def listed(self, wanted: JobFilter, limit: int, *, after: str | None = None) -> tuple[JobRecord, ...]:
         if not self._path.exists():

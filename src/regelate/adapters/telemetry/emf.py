@@ -1,8 +1,8 @@
 """Telemetry as CloudWatch metrics: lines in the embedded metric format on standard output, by Powertools.
 
-Every metric is CloudWatch's per `service` and `environment`; a label is one dimension more, and gauges exist with it
-only. The table of an occurrence is in each line, for Logs Insights, but is no dimension of counters and histograms:
-CloudWatch bills each combination of dimensions as a metric of its own.
+Every metric is CloudWatch's per `service` and `environment`; a label is one dimension more, and gauges that have one
+exist with it only. The table of an occurrence is in each line, for Logs Insights, but is no dimension of counters and
+histograms: CloudWatch bills each combination of dimensions as a metric of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
 
-from regelate.core.measures.measures import Kind, Measurement, Metric, Occurrence, SweepEnded, measurements
+from regelate.core.measures.measures import JobsCounted, Kind, Measurement, Metric, Occurrence, SweepEnded, measurements
 
 NAMESPACE = "regelate"
 SERVICE = "regelate"
@@ -30,7 +30,7 @@ class EmbeddedMetrics:
         self._lock = threading.Lock()
 
     def tell(self, occurrence: Occurrence) -> None:
-        table = None if isinstance(occurrence, SweepEnded) else occurrence.table
+        table = None if isinstance(occurrence, SweepEnded | JobsCounted) else occurrence.table
         by_dimensions: dict[Dimensions, list[Measurement]] = {}
         for measurement in measurements(occurrence):
             for dimensions in self._dimensions_of(measurement):

@@ -103,6 +103,11 @@ FILES_RATIO = Metric(
     buckets=_FILES,
     help="Data files of the table before / after one COMPACT.",
 )
+PENDING_COMPACTIONS = Metric(
+    name="pending_compactions",
+    kind=Kind.GAUGE,
+    help="Jobs that wait for a worker, of all tenants, as the job store has them.",
+)
 ACTIVE_COMPACTIONS = Metric(name="active_compactions", kind=Kind.UP_DOWN, help="COMPACTs under way in this process.")
 LAST_COMPACTION = Metric(
     name="last_compaction_timestamp",
@@ -141,6 +146,7 @@ METRICS = (
     FILE_SIZES,
     COMPRESSION_RATIO,
     FILES_RATIO,
+    PENDING_COMPACTIONS,
     ACTIVE_COMPACTIONS,
     LAST_COMPACTION,
     SMALL_FILES,
@@ -223,7 +229,16 @@ class SweepEnded:
     faults: int
 
 
-Occurrence = CompactionStarted | CompactionEnded | JobGivenUp | Compacted | Wrote | Queried | Assessed | SweepEnded
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsCounted:
+    """How many jobs wait for a worker, when one came or was taken."""
+
+    pending: int
+
+
+Occurrence = (
+    CompactionStarted | CompactionEnded | JobGivenUp | Compacted | Wrote | Queried | Assessed | SweepEnded | JobsCounted
+)
 
 
 def measurements(occurrence: Occurrence) -> tuple[Measurement, ...]:
@@ -251,6 +266,8 @@ def measurements(occurrence: Occurrence) -> tuple[Measurement, ...]:
             return (Measurement(metric=QUERY_TIME, value=seconds),)
         case Assessed(table=table, small_files=small):
             return (Measurement(metric=SMALL_FILES, value=small, label_value=table),)
+        case JobsCounted(pending=pending):
+            return (Measurement(metric=PENDING_COMPACTIONS, value=pending),)
         case SweepEnded(faults=faults):
             return (Measurement(metric=SWEEPS, value=1), Measurement(metric=SWEEP_ERRORS, value=faults))
 

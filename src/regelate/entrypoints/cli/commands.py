@@ -19,6 +19,7 @@ from regelate.core.answers import (
     TableHealthAnswer,
 )
 from regelate.core.jobs.exit_codes import FAILED
+from regelate.core.policy.policy import Selection
 from regelate.core.policy.sizes import size_text
 from regelate.core.running.stats import CompactionStats
 from regelate.entrypoints.cli import screen
@@ -270,14 +271,20 @@ def _rewritten(stats: CompactionStats) -> str:
 
 
 def _policy(args: argparse.Namespace) -> dict[str, object]:
+    """Return the fields that shape a plan. A selection is taken for a strategy too, as in the API's short form."""
+    strategy, selection = args.strategy, args.selection
+    if strategy in list(Selection):
+        if selection not in (None, strategy):
+            raise usage("--strategy", f"{strategy} is a selection, and --selection names another", "leave one out")
+        strategy, selection = None, strategy
     return {
         "force": args.force or None,
         "target_file_size_mb": args.target_file_size_mb,
         "max_files": args.max_files,
         "partition_filter": args.partition,
         "where": args.where,
-        "strategy": args.strategy,
-        "selection": args.selection,
+        "strategy": strategy,
+        "selection": selection,
         "sort_order": args.sort,
         "options": _mapping("--option", args.option),
         "max_cost": args.max_cost,

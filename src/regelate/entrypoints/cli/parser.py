@@ -196,8 +196,10 @@ def _add_policy(parser: Parser) -> None:
     parser.add_argument(
         "--where", metavar="FILTER", help='only files that may hold matching rows, for example "id > 5"'
     )
-    parser.add_argument("--strategy", choices=STRATEGIES, help="zorder runs on Spark only")
-    parser.add_argument("--selection", choices=[s.value for s in Selection])
+    selections = [s.value for s in Selection]
+    either = (*STRATEGIES, *selections)
+    parser.add_argument("--strategy", choices=either, help="how to rewrite (zorder: on Spark only), or a --selection")
+    parser.add_argument("--selection", choices=selections, help="which files")
     _append(parser, "--sort", "ORDER", texts.sort_field, "'column [desc] [nulls last]', for sort and zorder")
     _append(parser, "--option", "K=V", texts.pair, "one of Iceberg's options, such as min-input-files=2")
     parser.add_argument(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 
 from regelate.core.jobs.job import JobRecord, JobState
-from regelate.core.measures.measures import JobGivenUp
-from regelate.errors import Conflict, NotFound, RegelateError
+from regelate.core.measures.measures import JobGivenUp, JobsCounted
+from regelate.errors import Conflict, NotFound, RegelateError, Unavailable
 from regelate.ports.jobs import JobQueue, JobStore
 from regelate.ports.telemetry import Telemetry
 
@@ -37,7 +38,15 @@ def submit(tools: JobTools, record: JobRecord) -> JobRecord:
     """
     held = tools.store.add(replace(record, job_id=_free_name(tools.store, record.job_id)))
     _announce(tools, held)
+    tell_pending(tools)
     return held
+
+
+def tell_pending(tools: JobTools) -> None:
+    """Tell how many jobs wait. A store that cannot say so now has said so to whoever needs it: a metric is no reason to
+    refuse."""
+    with suppress(Unavailable):
+        tools.telemetry.tell(JobsCounted(pending=tools.store.waiting()))
 
 
 def _free_name(store: JobStore, job_id: str) -> str:
@@ -108,6 +117,7 @@ def cancel(tools: JobTools, job_id: str) -> JobRecord:
     """
     record = changed(tools.store, job_id, lambda record: record.cancel_asked(tools.store.now_ms()))
     _announce(tools, record)
+    tell_pending(tools)
     return record
 
 

@@ -19,7 +19,7 @@ from regelate.core.jobs.job import MAX_PARTS, NOTHING_DONE, JobRecord, JobState,
 from regelate.core.measures.measures import JobGivenUp
 from regelate.errors import RegelateError, Unavailable
 from regelate.operations.compacting.partial_progress import Stop, Watcher
-from regelate.operations.jobs.jobs import JobTools, changed, error_text
+from regelate.operations.jobs.jobs import JobTools, changed, error_text, tell_pending
 from regelate.operations.jobs.leasing import Held, kept
 
 MAX_STORED_WARNINGS = 20
@@ -109,6 +109,7 @@ class _Part:
 
     def run(self, work: Work) -> Later | None:
         record = changed(self._tools.store, self._job_id, self._started)
+        tell_pending(self._tools)
         if self._given_up is not None:
             self._tools.telemetry.tell(JobGivenUp(table=record.ident, code=self._given_up.code))
         if record.state is not JobState.RUNNING and not _is_elsewhere(record):
@@ -129,6 +130,7 @@ class _Part:
         after = self._change(lambda r: self._ended(r, done))
         if after.state is JobState.QUEUED:
             self._tools.queue.send(after)
+            tell_pending(self._tools)
         return None
 
     def _stays_elsewhere(self, looked_at: JobRecord, found: Elsewhere) -> None:
