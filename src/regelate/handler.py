@@ -15,7 +15,7 @@ from regelate.service.facade import Provider, Service
 MAX_ANSWER_BYTES = 6_291_556
 """What Lambda lets through as one synchronous answer; of a larger one the caller would learn nothing but its size."""
 
-Handler = Callable[[Any, LambdaContext], dict[str, Any]]
+Handler = Callable[[Any, LambdaContext | None], dict[str, Any]]
 
 
 @cache
@@ -32,8 +32,14 @@ def make_handler(provider: Provider) -> Handler:
     adopt_libraries()
 
     @logger.inject_lambda_context(clear_state=True)
-    def handle(event: Any, context: LambdaContext) -> dict[str, Any]:
+    def logged(event: Any, context: LambdaContext) -> dict[str, Any]:
         return dispatch(event, context, provider, max_answer_bytes=MAX_ANSWER_BYTES)
+
+    def handle(event: Any, context: LambdaContext | None) -> dict[str, Any]:
+        """Answer an event; without a context, as who tries it by hand calls it, log lines name no function."""
+        if context is None:
+            return dispatch(event, None, provider, max_answer_bytes=MAX_ANSWER_BYTES)
+        return logged(event, context)
 
     return handle
 

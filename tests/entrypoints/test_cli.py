@@ -329,7 +329,10 @@ def test_maintain_says_what_each_step_did_and_orphans_lists_before_it_deletes(ru
     out = done(run("orphans", "shop.orders")).out
     assert out.endswith("stray.parquet\n1 orphan file of shop.orders, 2.0 KB; --delete deletes them.\n")
     shown = done(run("maintain", "shop.orders", "--dry-run", "--force")).out
-    assert re.search(r"^compact +done +8 files to rewrite$", shown, re.MULTILINE)
+    assert re.search(r"^compact +would do +8 files would become 2 files$", shown, re.MULTILINE)
+    assert re.search(r"^expire +would do +\d+ snapshots? would expire$", shown, re.MULTILINE)
+    assert re.search(r"^orphans +would do +1 orphan file would be deleted, 2.0 KB would be freed$", shown, re.MULTILINE)
+    assert not re.search(r" done | became | expired", shown)
     assert stray.exists()
     assert done(run("orphans", "shop.orders", "--delete")).out.endswith("; 1 deleted, 2.0 KB freed.\n")
     before = rows_of(run, "shop.orders")

@@ -85,6 +85,13 @@ def test_an_answer_just_inside_the_limit_passes_whole() -> None:
     assert answer["statusCode"] == 200
 
 
+def test_an_event_without_a_context_is_answered_like_one_with_it() -> None:
+    handler = make_handler(FakeService)
+    health = {"operation": "HEALTH_CHECK"}
+    assert handler(health, None)["success"] is True
+    assert handler(as_v2("QUERY"), None)["statusCode"] == handler(as_v2("QUERY"), LambdaContext())["statusCode"]
+
+
 def test_what_json_cannot_say_is_an_internal_error_and_not_a_broken_answer(log_lines: Any) -> None:
     service = FakeService(preset=["default.users"])
     service.known["default.users"].rows = [{"a": float("nan")}]

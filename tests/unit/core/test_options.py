@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -273,6 +274,8 @@ def test_a_cap_on_files_that_is_no_positive_number_is_refused(value: object) -> 
         ("delete-ratio-threshold", "NaN"),
         ("delete-ratio-threshold", math.nan),
         ("delete-ratio-threshold", "0.3.1"),
+        ("delete-ratio-threshold", "0.300000000000000000001"),
+        ("delete-ratio-threshold", Decimal("0.300000000000000000001")),
         ("rewrite-all", "yes"),
         ("rewrite-all", 1),
         ("rewrite-job-order", "sideways"),

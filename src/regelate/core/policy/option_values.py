@@ -21,7 +21,8 @@ CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed")
 _POWERS = ("", "k", "m", "g", "t")
 _SIZE = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,9})?)\s*(?:([kmgt])(?:i?b)?|b)?\s*", re.ASCII | re.IGNORECASE)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
-_NUMBER = re.compile(r"[+-]?[0-9]{0,20}\.?[0-9]{1,20}(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
+_MOST_DIGITS = 20
+_NUMBER = re.compile(rf"[+-]?[0-9]{{0,20}}\.?[0-9]{{1,{_MOST_DIGITS}}}(?:[eE][+-]?[0-9]{{1,3}})?", re.ASCII)
 _SHOWN_CHARACTERS = 100
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -45,12 +46,18 @@ def whole(option: str, value: object, low: int, high: int) -> int:
 
 
 def ratio(option: str, value: object) -> float:
-    """Read a number above 0 and at most 1, as a JSON number or as text."""
-    if isinstance(value, Decimal) or (isinstance(value, str) and _NUMBER.fullmatch(value)):
-        value = float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or not 0 < value <= 1:
-        raise refused(option, value, "must be a number above 0 and at most 1", maximum=1)
-    return float(value)
+    """Read a number above 0 and at most 1, as a JSON number or as text; a job keeps a Decimal as its text."""
+    text = str(value) if isinstance(value, Decimal) else value
+    number = float(text) if isinstance(text, str) and _NUMBER.fullmatch(text) else text
+    if (
+        isinstance(number, bool)
+        or not isinstance(number, int | float)
+        or not math.isfinite(number)
+        or not 0 < number <= 1
+    ):
+        rule = f"must be a number above 0 and at most 1, of at most {_MOST_DIGITS} digits after the point"
+        raise refused(option, value, rule, maximum=1)
+    return float(number)
 
 
 def boolean(option: str, value: object) -> bool:

@@ -102,8 +102,8 @@ def maintain(args: argparse.Namespace) -> int:
         screen.put_json(told.made)
         return exit_code(answer)
     for step in answer.steps:
-        said = step.error.code if step.error is not None else _summary(step)
-        screen.say(f"{step.step:<17} {step.status.lower().replace('_', ' '):<14} {said}".rstrip())
+        said = step.error.code if step.error is not None else _summary(step, answer.dry_run)
+        screen.say(f"{step.step:<17} {_status(step, answer.dry_run):<14} {said}".rstrip())
     expired = next((s.result for s in answer.steps if s.step is Step.EXPIRE and s.result), None)
     if expired is not None:
         tell_undo(args, expired["undo_id"], expired["bytes_quarantined"], expired["deletable_at"])
@@ -111,25 +111,34 @@ def maintain(args: argparse.Namespace) -> int:
     return exit_code(answer)
 
 
-def _summary(step: StepAnswer) -> str:
+def _status(step: StepAnswer, dry_run: bool) -> str:
+    return "would do" if dry_run and step.status is StepStatus.DONE else step.status.lower().replace("_", " ")
+
+
+def _summary(step: StepAnswer, dry_run: bool) -> str:
     """Return a few words on what a step did, or would do."""
     result = step.result
     if step.status is StepStatus.NOTHING_TO_DO or result is None:
         return ""
+    become, be, expire = ("would become", "would be ", "would expire") if dry_run else ("became", "", "expired")
     if step.step is Step.COMPACT:
         stats = result["stats"]
         if stats is None:
-            return f"{plural(result['plan']['files'], 'file')} to rewrite"
-        return f"{plural(stats['files_compacted'], 'file')} became {plural(stats['files_added'], 'file')}"
+            files, made = (result["plan"][name] for name in ("files", "expected_output_files"))
+        else:
+            files, made = (stats[name] for name in ("files_compacted", "files_added"))
+        return f"{plural(files, 'file')} {become} {plural(made, 'file')}"
     if step.step is Step.DANGLING_DELETES:
-        return plural(result["delete_files_removed"], "delete file")
+        return f"{plural(result['delete_files_removed'], 'delete file')} {be}removed"
     if step.step is Step.MANIFESTS:
-        return f"{plural(result['manifests_replaced'], 'manifest')} became {result['manifests_created']:,}"
+        return f"{plural(result['manifests_replaced'], 'manifest')} {become} {result['manifests_created']:,}"
     if step.step is Step.EXPIRE:
-        return f"{plural(result['snapshots_expired'], 'snapshot')} expired, {size_text(result['bytes_freed'])} freed"
+        freed = "" if dry_run else f", {size_text(result['bytes_freed'])} freed"
+        return f"{plural(result['snapshots_expired'], 'snapshot')} {expire}{freed}"
     if step.step is Step.ORPHANS:
-        return f"{plural(result['orphan_files'], 'orphan file')}, {size_text(result['bytes_freed'])} freed"
-    return f"{plural(result['files_deleted'], 'file')} deleted, {size_text(result['bytes_freed'])} freed"
+        size = size_text(result["orphan_bytes"] if dry_run else result["bytes_freed"])
+        return f"{plural(result['orphan_files'], 'orphan file')} {be}deleted, {size} {be}freed"
+    return f"{plural(result['files_deleted'], 'file')} {be}deleted, {size_text(result['bytes_freed'])} {be}freed"
 
 
 def sweep(args: argparse.Namespace) -> int:
