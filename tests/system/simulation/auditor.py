@@ -118,6 +118,8 @@ class Auditor:
         error = actor.fault or actor.error
         if isinstance(error, RegelateError) and error.keeps_files:
             return
+        if actor.may_return and actor.name in self.landed:  # and was rolled back: another sending of it fits again, T47
+            return
         warnings = getattr(actor.answer, "warnings", ())
         makes_rows = len(after.snapshots) > len(before.snapshots)
         if not makes_rows and any("COMMIT_STATE_UNKNOWN" in w or STAYING in w for w in warnings):
@@ -200,7 +202,8 @@ class Auditor:
         seen: Photograph,
         metadata: TableMetadata,
     ) -> ModelRows:
-        """What must be there now. Rewritten files may forget columns that the schema does not have (only those)."""
+        """What must be there now. Rewritten files may forget columns that the schema does not have (only those): what
+        they kept must be right, for the schema may have the column again."""
         model = dict(rows) if operation == "replace" else self.intents[actor.name](dict(rows))
         if actor.is_ours and parent is not None:
             schema = metadata.schema().field_ids
@@ -209,7 +212,7 @@ class Auditor:
                 for _, row in parent.visible[path]:
                     if row.id in model:
                         was, home = model[row.id]
-                        model[row.id] = (was if now.get(row.id) == was else was.within(schema), home)
+                        model[row.id] = (was.rewritten(now.get(row.id), schema), home)
         return model
 
     def _check_rows(self, seen: Photograph, model: ModelRows, metadata: TableMetadata, what: str) -> None:

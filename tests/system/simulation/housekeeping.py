@@ -87,5 +87,5 @@ def retention(rng: random.Random, *, tiny: bool) -> RetentionPolicy:
         max_snapshot_age_ms=1 if tiny else rng.choice((1, 2, 6)) * HOUR_MS,
         min_snapshots_to_keep=rng.choice((1, 1, 1, 3)),
         max_ref_age_ms=rng.choice((2**63 - 1, 3 * HOUR_MS)),
-        grace_ms=rng.choice((0, HOUR_MS, 8 * HOUR_MS)),
+        grace_ms=rng.choice((0, HOUR_MS, 8 * HOUR_MS, 8 * HOUR_MS)),
     )

@@ -112,13 +112,17 @@ def equality_delete(world: World, engine: ForeignEngine, rng: random.Random) -> 
 
 
 def remove_files(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
-    """Drop some data files, or all of a partition: its deletes are left dangling."""
+    """Drop some data files, or all of a partition, preferably of one with deletes: they are left dangling."""
 
     def decide(table: Table, parent: Photograph | None) -> Edit | None:
         if parent is None or len(parent.data_files) < 2:
             return None
         paths = frozenset(rng.sample(sorted(parent.data_files), rng.randrange(1, 3)))
-        if rng.random() < 0.5:
+        deleted_from = {file.home for file in parent.delete_files.values()}
+        worn = sorted(path for path, file in parent.data_files.items() if file.home in deleted_from)
+        if worn and rng.random() < 0.6:
+            paths = frozenset({rng.choice(worn)})
+        if rng.random() < 0.6:
             homes = {parent.data_files[path].home for path in paths}
             paths = frozenset(path for path, file in parent.data_files.items() if file.home in homes)
         gone = [row.id for p in paths for _, row in parent.visible[p]]

@@ -38,6 +38,11 @@ class Row:
             return self
         return Row(self.id, self.key, self.part, tuple((f, v) for f, v in self.extras if f in known))
 
+    def rewritten(self, found: Row | None, field_ids: Iterable[int]) -> Row:
+        """Return what a rewrite must have made of the row: of columns that the schema does not have, what it kept."""
+        kept = () if found is None else (f for f, _ in found.extras)
+        return self.within({*field_ids, *kept})
+
     def value(self, field_id: int) -> int | None:
         if field_id < FIRST_EXTRA:
             return (self.id, self.key, self.part)[field_id - 1]

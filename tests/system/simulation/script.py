@@ -24,11 +24,11 @@ FOREIGN: dict[str, tuple[others.Foreign, int]] = {
     "spec change": (others.change_spec, 1),
     "tag": (others.tag, 2),
     "branch": (others.branch, 2),
-    "drop ref": (others.drop_ref, 1),
+    "drop ref": (others.drop_ref, 2),
     "rollback": (others.roll_back, 2),
     "merge": (deltas.merge, 4),
     "statistics": (extras.statistics, 2),
-    "upgrade": (extras.upgrade, 1),
+    "upgrade": (extras.upgrade, 4),
 }
 OURS = {
     "write": 9,
@@ -46,18 +46,20 @@ SUSPENSION = "suspension"
 """Minutes pass, for some while they sleep: longer than a lease, shorter than any retention."""
 THEMES: tuple[Mapping[str, int], ...] = (
     {},
-    {},
+    {"position delete": 11, "remove files": 8, "dangling": 14},
     {"write": 4, "compact": 6, "expire": 14, "undo": 8, "sweep": 8, "orphans": 3, HOURS: 8, "drop ref": 3},
     {"expire": 16, "tag": 18, "branch": 4, "drop ref": 3, HOURS: 6, "compact": 8},
     {"compact": 14, "rollback": 8, "remove files": 5, "equality delete": 9, "schema there and back": 4},
     {"schema there and back": 12, "schema change": 6, "write": 22, "compact": 14},
 )
-"""What a seed is about: kinds with another weight than usual. The first two are ordinary days."""
+"""What a seed is about: kinds with another weight than usual. The first is an ordinary day."""
 BESIDE = {
     "expire": ("tag", "branch", "rollback", "drop ref", "undo", "expire", "sweep"),
     "compact": ("schema there and back", "rollback", "position delete", "equality delete", "expire", "compact"),
-    "position delete": ("remove files", "compact"),
-    "remove files": ("dangling", "compact", "rollback"),
+    "position delete": ("remove files", "remove files", "compact"),
+    "equality delete": ("remove files", "remove files", "compact"),
+    "remove files": ("dangling", "dangling", "dangling", "compact", "rollback"),
+    "branch": ("branch append", "branch append", "expire"),
     "write": ("schema there and back", "rollback", "equality delete", "write", HOURS),
     "schema change": ("write", "compact"),
     "schema there and back": ("write", "write", "compact"),
@@ -68,6 +70,7 @@ BESIDE = {
 }
 """What likes to happen just then: half of the actions that follow these are of these kinds."""
 NOT_HEAD_ONLY = {"branch append", "tag", "branch", "drop ref", "rollback", "undo"}
+ONLY_V1 = {"upgrade"}
 REPEATED = ("write", "compact")
 
 
@@ -80,16 +83,17 @@ class Action:
     twin: bool = False
 
 
-def script(rng: random.Random, catalog: CatalogKind, length: int = LENGTH) -> list[Action]:
+def script(rng: random.Random, catalog: CatalogKind, *, is_v1: bool, length: int = LENGTH) -> list[Action]:
     weights = {**{k: w for k, (_, w) in FOREIGN.items()}, **OURS, HOURS: 3, SUSPENSION: 1, **rng.choice(THEMES)}
     is_head_only = catalog is CatalogKind.HEAD_ONLY
-    kinds = {k: w for k, w in weights.items() if not (is_head_only and k in NOT_HEAD_ONLY)}
+    pointless = (NOT_HEAD_ONLY if is_head_only else set()) | (set() if is_v1 else ONLY_V1)
+    kinds = {k: w for k, w in weights.items() if k not in pointless}
     chosen = rng.choices(list(kinds), list(kinds.values()), k=length)
     for i, kind in enumerate(chosen[:-1]):
         beside = [k for k in BESIDE.get(kind, ()) if k in kinds]
         if beside and rng.random() < 0.5:
             chosen[i + 1] = rng.choice(beside)
-        if kind == "expire" and "undo" in kinds and rng.random() < 0.4:
+        if kind == "expire" and "undo" in kinds and rng.random() < 0.7:
             chosen[rng.randrange(i + 1, length)] = "undo"
     if "undo" in chosen and rng.random() < 0.5:
         at = chosen.index("undo")

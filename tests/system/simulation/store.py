@@ -12,7 +12,7 @@ from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStrea
 
 from regelate.adapters.iceberg.files.store import CLOCK
 from tests.system.simulation.scheduler import Actor, Scheduler
-from tests.system.simulation.weather import StorageFault, Weather
+from tests.system.simulation.weather import UPLOAD, StorageFault, Weather
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,10 @@ class Door:
         return [(path, len(stored.data), stored.mtime_ms) for path, stored in found]
 
     def write(self, path: str, data: bytes, *, whole: bool) -> None:
-        """`whole`: the writer asks nobody how much arrived, so nothing is cut silently."""
-        fault = self.weather.storage(self.actor, "write")
+        """`whole`: a metadata file, put at once. An output is uploaded in parts, and may stay one that nobody ends."""
+        fault = self.weather.storage(self.actor, "write" if whole else UPLOAD)
         crashes = fault is StorageFault.CRASH
-        if crashes and self.actor.rng.random() < 0.5:
+        if crashes and self.actor.rng.random() < (0.5 if whole else 0.1):
             self._tear(path, data)
         elif crashes and not whole:  # of an output: its upload was begun
             self.store.uploads.add(path)
@@ -105,7 +105,7 @@ class Door:
             if self.actor.rng.random() < 0.5:  # the answer is lost, or the disk is full halfway
                 self._tear(path, data)
             raise _error(fault, path)
-        cut = fault is StorageFault.CUT and not whole
+        cut = fault is StorageFault.CUT
         self.weather.events["took truncated object"] += cut
         self._put(path, data[: len(data) // 2] if cut else data)
 

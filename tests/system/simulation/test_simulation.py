@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.system.simulation.rows import Row
+
 ROOT = Path(__file__).parents[3]
 SEEDS = 300
 
@@ -37,3 +39,12 @@ def test_a_seed_is_one_story() -> None:
     one, two = (simulate("--from", "7", "--seeds", "1", "--trace") for _ in range(2))
     assert one.stdout == two.stdout
     assert len(one.stdout.splitlines()) > 100
+
+
+def test_a_column_that_a_rewrite_kept_is_expected_to_return_as_it_was() -> None:
+    """Of two columns that the schema dropped meanwhile, one is in the rewritten file still."""
+    was = Row(1, 7, 0, ((4, 40), (5, 50)))
+    assert was.rewritten(Row(1, 7, 0, ((5, 50),)), {1, 2, 3}) == Row(1, 7, 0, ((5, 50),))
+    assert was.rewritten(Row(1, 7, 0, ((5, 51),)), {1, 2, 3}) == Row(1, 7, 0, ((5, 50),))
+    assert was.rewritten(Row(1, 7, 0), {1, 2, 3}) == Row(1, 7, 0)
+    assert was.rewritten(Row(1, 7, 0), {1, 2, 3, 4}) == Row(1, 7, 0, ((4, 40),))

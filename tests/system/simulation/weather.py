@@ -60,7 +60,11 @@ BEFORE_LANDING = (CatalogFault.REFUSED, CatalogFault.ERROR, CatalogFault.STATUS)
 
 IN_STORM = (*(CatalogFault.REFUSED, CatalogFault.ERROR) * 3, CatalogFault.LATE)
 """No status of its own: most end the loop. After the last attempt it gives up, and late requests are under way."""
-STORM_SHARE = 0.08
+UPLOAD = "upload"
+"""Of an output, in parts. A metadata file is put whole, so nothing of it is cut silently."""
+UPLOADS_FAIL = 5
+"""So many times as often as other accesses: they take the longest."""
+STORM_SHARE = 0.16
 """So many actors lose every attempt but the last one allowed, whose answer is lost; a third of them that one too."""
 
 
@@ -81,13 +85,15 @@ class Weather:
 
     def storage(self, actor: Actor, what: str) -> StorageFault:
         rng = actor.rng
-        if self._spares(actor) or rng.random() >= self.share:
+        if self._spares(actor) or rng.random() >= self.share * (UPLOADS_FAIL if what == UPLOAD else 1):
             return StorageFault.NONE
         kinds = [StorageFault.ERROR, StorageFault.SLOW]
-        if what == "write":
-            kinds += [StorageFault.FULL, StorageFault.CUT]
+        if what in (UPLOAD, "write"):
+            kinds.append(StorageFault.FULL)
+        if what == UPLOAD:
+            kinds.append(StorageFault.CUT)
         if self.crashes:
-            kinds.append(StorageFault.CRASH)
+            kinds += [StorageFault.CRASH] * (3 if what == UPLOAD else 1)
         fault = rng.choice(kinds)
         self.events[f"ran {fault.value}"] += 1
         if fault not in (StorageFault.CUT, StorageFault.CRASH):
@@ -111,7 +117,7 @@ class Weather:
         if actor.is_in_storm is None:
             actor.is_in_storm = self.share > 0 and rng.random() < STORM_SHARE
         if actor.is_in_storm:
-            last = (CatalogFault.LATE, *LOST, *((CatalogFault.CRASH_AFTER,) if self.crashes else ()))
+            last = (CatalogFault.LATE, *LOST * 2, *((CatalogFault.CRASH_AFTER,) if self.crashes else ()))
             return rng.choice(last if actor.sent_here >= MAX_ATTEMPTS else IN_STORM)
         if rng.random() >= min(0.4, 15 * self.share):
             return CatalogFault.NONE

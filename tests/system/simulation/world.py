@@ -94,7 +94,9 @@ class World:
         """How soon the next action follows while others are under way."""
         self.punctual = self.rng.choice((0.005, 0.02, 0.05, 0.2))
         """How soon a late request arrives."""
-        self.script = [a for a in script(self.rng, self.kind, length) if a.index not in without]
+        self.is_v1 = self.rng.random() < 1 / 7
+        drawn = script(self.rng, self.kind, is_v1=self.is_v1, length=length)
+        self.script = [a for a in drawn if a.index not in without]
         self.hands: dict[str, Hand] = {}
         self.ours: set[str] = set()
         """Names of all actors of the service there have been."""
@@ -153,7 +155,7 @@ class World:
         )
         by_part = PartitionSpec(PartitionField(PART, 1000, IdentityTransform(), "p"), spec_id=0)
         properties = {
-            "format-version": self.rng.choice(("1", *("2",) * 6)),
+            "format-version": "1" if self.is_v1 else "2",
             "commit.manifest.min-count-to-merge": self.rng.choice(("2", "4", "100")),
             "commit.manifest.target-size-bytes": self.rng.choice(("3000", "20000", "8388608")),
         }

@@ -22,7 +22,7 @@ from regelate.operations.committing.attempt import (
     Attempted,
     attempt,
 )
-from regelate.operations.committing.sent import SentAttempt
+from regelate.operations.committing.sent import STAYING, SentAttempt
 from tests.unit.operations.fakes import NO_METRICS, CountingClock, MemoryCommitter, MemoryTable, partition
 
 LANDS = ("lost", "lost-as-conflict")
@@ -157,6 +157,13 @@ def test_t39_no_other_error_takes_the_files_of_such_an_attempt_away(table: Memor
     with pytest.raises(type(fault)) as caught:
         run(committer, decide=lambda head: decisions.pop(0)(committer))
     assert (keeps_files(caught.value), committer.left) == (True, 1)
+
+
+def test_t39_whatever_ends_the_loop_says_that_such_an_attempt_may_be_under_way(table: MemoryTable) -> None:
+    committer = MemoryCommitter(table, script=["refused"])
+    decisions: list[Any] = [_empty, _raiser(Unavailable("STORAGE_UNAVAILABLE", "a store"))]
+    with pytest.raises(Unavailable, match=f"a store; {STAYING}"):
+        run(committer, decide=lambda head: decisions.pop(0)(committer))
 
 
 def test_t39_a_younger_metadata_file_with_the_same_snapshot_rules_no_attempt_out(table: MemoryTable) -> None:

@@ -237,6 +237,8 @@ class Sent:
             self.check_closed(head, error)
             if self.is_in_doubt:
                 keep_files(error)
+                if isinstance(error, RegelateError):
+                    error.message += f"; {STAYING}"
             raise
 
     def given_up(self, message: str, **details: Any) -> Conflict:
