@@ -54,13 +54,18 @@ def other(catalog: SqlCatalog) -> Table:
 
 @pytest.fixture
 def ask(tmp_path: Path, flights: Table) -> Ask:
-    def run(text: str, *, seconds: float = 30, max_rows: int = 1_000, max_bytes: int = MEGABYTE) -> QueryResult:
+    def run(
+        text: str,
+        *,
+        name: str = "flights",
+        seconds: float = 30,
+        max_rows: int = 1_000,
+        max_bytes: int = MEGABYTE,
+    ) -> QueryResult:
         folder = tmp_path / f"query-{len(list(tmp_path.iterdir()))}"
         scan = SnapshotScan(flights, ManifestReader(), folder / "views")
         engine = query_engine(folder)
-        return engine.sql(
-            text, "flights", scan.files(), scan.views, max_rows=max_rows, max_bytes=max_bytes, seconds=seconds
-        )
+        return engine.sql(text, name, scan.files(), scan.views, max_rows=max_rows, max_bytes=max_bytes, seconds=seconds)
 
     return run
 
@@ -357,6 +362,37 @@ def test_copy_over_an_allowed_file_is_what_only_the_guard_stops(
 def test_a_query_finds_the_table_under_both_names(ask: Ask) -> None:
     found = ask("SELECT t.id, f.name FROM t JOIN flights AS f USING (id) ORDER BY id")
     assert found.rows == ({"id": 1, "name": "a"}, {"id": 2, "name": "b"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("air.flights", "SELECT air.flights.id FROM air.flights JOIN flights AS f USING (id) ORDER BY 1"),
+        ("air.flights", 'SELECT id FROM "AIR"."Flights" UNION SELECT id FROM t ORDER BY 1'),
+        ("air.line.flights", 'SELECT id FROM "air.line".flights ORDER BY id'),
+        ("main.flights", "SELECT id FROM main.flights ORDER BY id"),
+        ("select.t", 'SELECT id FROM "select".t ORDER BY id'),
+    ],
+)
+def test_a_query_finds_the_table_by_its_full_name(ask: Ask, name: str, text: str) -> None:
+    assert [row["id"] for row in ask(text, name=name).rows] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("air.flights", "FROM rail.flights"),
+        ("air.flights", "FROM air.t"),
+        ("air.flights", "FROM memory.air.flights"),
+        ("air.flights", "FROM information_schema.tables"),
+        ("information_schema.tables", "FROM information_schema.tables"),
+        ("pg_catalog.pg_class", "FROM pg_catalog.pg_class"),
+        ("temp.flights", "FROM temp.flights"),
+        ("flights", "FROM air.flights"),
+    ],
+)
+def test_no_other_qualified_name_is_a_table(ask: Ask, name: str, text: str) -> None:
+    assert code(lambda: ask(text, name=name)) == ("QUERY_NOT_ALLOWED", 400)
 
 
 def test_refused_queries_change_no_file_and_the_next_query_is_answered(ask: Ask, flights: Table) -> None:

@@ -100,7 +100,10 @@ class MaintainRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRequest:
-    """The fields of a QUERY; `sql` excludes the structured ones; of `snapshot_id`, `as_of` and `ref` there is one."""
+    """The fields of a QUERY; `sql` excludes the structured ones but `limit`; `snapshot_id`, `as_of`, `ref` each other.
+
+    `namespace`: what SQL may call the table's, as the caller knows it.
+    """
 
     columns: Sequence[str] | None = None
     filter: JsonValue = None
@@ -110,6 +113,7 @@ class QueryRequest:
     limit: int | None = None
     offset: int = 0
     sql: str | None = None
+    namespace: str | None = None
     snapshot_id: int | None = None
     as_of: str | int | None = None
     ref: str | None = None

@@ -50,7 +50,8 @@ class QueryTools:
 
 
 def query(tools: QueryTools, request: QueryRequest, *, table_name: str) -> QueryAnswer:
-    """Answer one query from one snapshot. `table_name`: what SQL may call the table, beside `t`.
+    """Answer one query from one snapshot. `table_name`: what SQL may call the table, beside `t`, also after
+    the namespace.
 
     Errors: InvalidRequest INVALID_FIELD, QUERY_ERROR, QUERY_NOT_ALLOWED, RESULT_TOO_LARGE; NotFound SNAPSHOT_NOT_FOUND,
     REF_NOT_FOUND; Unavailable QUERY_TIMEOUT; Unsupported; DataUnavailable; ResourceExhausted; what the result store
@@ -62,13 +63,14 @@ def query(tools: QueryTools, request: QueryRequest, *, table_name: str) -> Query
         raise invalid("ref", "cannot be combined with snapshot_id or as_of")
     scan = tools.scan(request.snapshot_id, as_of_ms(request), request.ref)
     if request.sql is not None:
+        most_rows = _limit(request.limit, limits.max_rows, limits)
         groups = scan.files(Every())
         result = tools.engine.sql(
             request.sql,
-            table_name,
+            table_name if request.namespace is None else f"{request.namespace}.{table_name}",
             groups,
             scan.views,
-            max_rows=limits.max_rows,
+            max_rows=most_rows,
             max_bytes=limits.max_bytes,
             seconds=_seconds_left(tools, started),
         )
@@ -124,11 +126,16 @@ def moment_ms(as_of: str | int) -> int:
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 
 
-def structured_query(request: QueryRequest, columns: Sequence[Column], limits: QueryLimits) -> StructuredQuery:
-    """Resolve the structured fields against the columns. Errors: InvalidRequest INVALID_FIELD, QUERY_ERROR."""
-    limit = min(DEFAULT_LIMIT, limits.max_rows) if request.limit is None else request.limit
+def _limit(asked: int | None, default: int, limits: QueryLimits) -> int:
+    limit = min(default, limits.max_rows) if asked is None else asked
     if not 0 <= limit <= limits.max_rows:
         raise invalid("limit", f"must be 0 to {limits.max_rows}")
+    return limit
+
+
+def structured_query(request: QueryRequest, columns: Sequence[Column], limits: QueryLimits) -> StructuredQuery:
+    """Resolve the structured fields against the columns. Errors: InvalidRequest INVALID_FIELD, QUERY_ERROR."""
+    limit = _limit(request.limit, DEFAULT_LIMIT, limits)
     if request.offset < 0:
         raise invalid("offset", "must not be negative")
     group_by = tuple(find_column(columns, name) for name in request.group_by)
@@ -187,6 +194,7 @@ def _ordering(
     given: Mapping[str, Any], names: Sequence[str], columns: Sequence[Column], grouped: bool, at: str
 ) -> Ordering:
     name, direction, nulls = given.get("column"), given.get("direction", "asc"), given.get("nulls", "last")
+    direction = direction.lower() if isinstance(direction, str) else direction
     if not isinstance(name, str):
         raise invalid(f"{at}.column", "expected the name of a column")
     if direction not in ("asc", "desc"):

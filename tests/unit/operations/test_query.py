@@ -177,6 +177,19 @@ def test_sql_reads_every_file_under_the_name_of_the_table(world: World) -> None:
     assert world.engine.limits[0] == {"max_rows": 2_000, "max_bytes": 1_000, "seconds": 9.5}
 
 
+def test_sql_has_a_limit_and_the_namespace_as_the_caller_knows_it(world: World) -> None:
+    world.ask(sql="SELECT 1", limit=7, namespace="a.b")
+    assert world.engine.texts == [("SELECT 1", "a.b.flights")]
+    assert world.engine.limits[0]["max_rows"] == 7
+    with pytest.raises(InvalidRequest, match="limit: must be 0 to 2000"):
+        world.ask(sql="SELECT 1", limit=2_001)
+
+
+@pytest.mark.parametrize("direction", ["desc", "DESC", "Desc"])
+def test_a_direction_is_read_in_any_case(world: World, direction: str) -> None:
+    assert world.structured(order_by=[{"column": "id", "direction": direction}]).order_by[0].descending
+
+
 def test_the_time_for_the_manifests_is_taken_from_the_time_of_the_query(world: World) -> None:
     world.ask()
     assert world.engine.limits[0] == {"max_bytes": 1_000, "seconds": 9.5}

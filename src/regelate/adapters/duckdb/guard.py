@@ -27,8 +27,8 @@ Scope = frozenset[str]
 """Names of WITH clauses that a place in the statement sees, in lower case."""
 
 
-def guard(sql: str, names: Collection[str]) -> None:
-    """Let one SELECT over tables of these names pass.
+def guard(sql: str, names: Collection[str], qualified: tuple[str, str] | None = None) -> None:
+    """Let one SELECT over tables of these names pass, or over one `qualified` as namespace and name.
 
     Errors: InvalidRequest QUERY_NOT_ALLOWED, QUERY_ERROR when the text does not parse.
     """
@@ -48,7 +48,8 @@ def guard(sql: str, names: Collection[str]) -> None:
             raise InvalidRequest("QUERY_ERROR", plain_message(str(error), sql)) from error
         tree = _parsed(found[0] if found else "")
         tables, builtin = frozenset(name.lower() for name in names), frozenset(name for (name,) in views)
-        _Guard(tables=tables, builtin=builtin, scratch=scratch).check(tree)
+        full = None if qualified is None else (qualified[0].lower(), qualified[1].lower())
+        _Guard(tables=tables, qualified=full, builtin=builtin, scratch=scratch).check(tree)
 
 
 def _parsed(text: str) -> Any:
@@ -71,12 +72,14 @@ def _has_surrogates(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Guard:
-    """Judges a syntax tree node by node; `tables` may be read, `builtin` are views that every session has.
+    """Judges a syntax tree node by node; `tables` may be read, and `qualified`, a namespace and its table; `builtin`
+    are views that every session has.
 
     `scratch` only says what a session knows.
     """
 
     tables: frozenset[str]
+    qualified: tuple[str, str] | None
     builtin: frozenset[str]
     scratch: duckdb.DuckDBPyConnection
 
@@ -133,10 +136,15 @@ class _Guard:
         elif kind not in TABLE_SHAPES:
             raise refused(f"{kind} is not allowed in FROM")
         elif kind == "BASE_TABLE" and not self._is_known(node, name.lower(), scope):
-            raise refused(f"no table {name[:100]!r} here; the queried table is t, or its own name without namespace")
+            raise refused(
+                f"no table {name[:100]!r} here; the queried table is t, or its own name, with or without its namespace "
+                '(of several parts: "a.b".name)'
+            )
 
     def _is_known(self, node: Mapping[str, Any], name: str, scope: Scope) -> bool:
-        return (name in self.tables or name in scope) and not node["schema_name"] and not node["catalog_name"]
+        schema = str(node["schema_name"] or "").lower()
+        known = (schema, name) == self.qualified if schema else name in self.tables or name in scope
+        return known and not node["catalog_name"]
 
     def _check_call(self, node: Mapping[str, Any]) -> None:
         name = str(node["function_name"]).lower()

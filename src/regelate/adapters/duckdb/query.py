@@ -30,6 +30,8 @@ from regelate.ports.engine import GroupViews
 
 TABLE = "t"
 """The name under which SQL of the caller finds the table, besides its own."""
+ENGINES_OWN = frozenset({"information_schema", "memory", "pg_catalog", "system", "temp"})
+"""Schemas and catalogs that every session has: after a namespace of that name SQL cannot find the table."""
 AGGREGATES = {
     "count": "count({})",
     "count_distinct": "count(DISTINCT {})",
@@ -118,10 +120,14 @@ class DuckDBQueryEngine:
         max_bytes: int,
         seconds: float,
     ) -> QueryResult:
-        """Answer one SELECT over the table, which it finds as `t` and under its own name."""
-        names = {name.lower(): name for name in (TABLE, table_name) if name}
+        """Answer one SELECT over the table, which it finds as `t`, and under its own name with or without namespace."""
+        namespace, _, table = table_name.rpartition(".")
+        names = {name.lower(): name for name in (TABLE, table) if name}
+        qualified = (namespace, table) if namespace and namespace.lower() not in ENGINES_OWN else None
         limits = self._limits(max_rows, max_bytes, seconds)
-        return self._run(groups, views, limits, lambda source: Statement(text=text), names=tuple(names.values()))
+        return self._run(
+            groups, views, limits, lambda source: Statement(text=text), names=tuple(names.values()), qualified=qualified
+        )
 
     def _limits(self, max_rows: int, max_bytes: int, seconds: float) -> Limits:
         return Limits(max_rows=max_rows, max_bytes=max_bytes, seconds=seconds, max_stored_bytes=self._max_stored_bytes)
@@ -134,6 +140,7 @@ class DuckDBQueryEngine:
         statement: Callable[[str], Statement],
         *,
         names: tuple[str, ...] = (),
+        qualified: tuple[str, str] | None = None,
         labels: Sequence[str] | None = None,
     ) -> QueryResult:
         ends = time.monotonic() + limits.seconds
@@ -146,6 +153,7 @@ class DuckDBQueryEngine:
             statement=statement(source),
             source=source,
             names=names,
+            qualified=qualified,
             labels=None if labels is None else tuple(labels),
             files=tuple(files),
             scanned=scan_paths(tasks),

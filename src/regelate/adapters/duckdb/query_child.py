@@ -153,7 +153,7 @@ class Child:
         sql = question.statement.text if question.names else ""
         try:
             if question.names:
-                guard(sql, question.names)
+                guard(sql, question.names, question.qualified)
             return json.dumps(self._run(question, sql)).encode()
         except RegelateError:
             raise
@@ -170,8 +170,13 @@ class Child:
         with closing(connection), Deadline(connection, limits.seconds) as deadline:
             try:
                 lock(connection, question.files)
-                for name in question.names:
-                    connection.execute(f"CREATE VIEW {identifier(name)} AS {question.source}")
+                views = [identifier(name) for name in question.names]
+                if question.qualified is not None:
+                    schema, name = map(identifier, question.qualified)
+                    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+                    views.append(f"{schema}.{name}")
+                for view in views:
+                    connection.execute(f"CREATE VIEW IF NOT EXISTS {view} AS {question.source}")
                 result = connection.execute(question.statement.text, question.statement.parameters)
                 return collect(result, deadline, limits, question.labels, self._say)
             except (duckdb.Error, OSError, pa.ArrowException) as error:

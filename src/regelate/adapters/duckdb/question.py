@@ -96,13 +96,14 @@ class Question:
     """One query, planned: the child only runs it.
 
     `source` selects the table's live rows. With `names` the statement is a caller's SQL: it is judged first, and finds
-    the table under them. `labels` are the columns' names where the engine's do not count. `folder` is private to the
-    query. `remote` files are read with `store`.
+    the table under them, and as `qualified`, a namespace and a name. `labels` are the columns' names where the engine's
+    do not count. `folder` is private to the query. `remote` files are read with `store`.
     """
 
     statement: Statement
     source: str
     names: tuple[str, ...] = ()
+    qualified: tuple[str, str] | None = None
     labels: tuple[str, ...] | None = None
     files: tuple[str, ...]
     scanned: ScanPaths

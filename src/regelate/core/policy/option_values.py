@@ -161,7 +161,9 @@ def _sort_field(path: str, item: object) -> SortField:
     unknown = sorted(set(item) - {"column", "direction", "nulls"})
     if unknown:
         raise refused(f"{path}.{unknown[0]}", item[unknown[0]], "unknown; valid are column, direction, nulls")
-    descending = _one_of(f"{path}.direction", item.get("direction"), ("asc", "desc")) == "desc"
+    direction = item.get("direction")
+    direction = direction.lower() if isinstance(direction, str) else direction
+    descending = _one_of(f"{path}.direction", direction, ("asc", "desc")) == "desc"
     default = "nulls-last" if descending else "nulls-first"
     nulls = _one_of(f"{path}.nulls", item.get("nulls") or default, ("nulls-first", "nulls-last", "first", "last"))
     return SortField(column=item["column"], descending=descending, nulls_first=nulls.endswith("first"))

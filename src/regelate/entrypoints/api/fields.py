@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from regelate.core.policy.option_values import MAX_LONG, partition_filters, refused
@@ -82,6 +82,11 @@ Records = Annotated[list[dict[str, Any]], PlainValidator(_records, json_schema_i
 Long = Annotated[int, PlainValidator(_long, json_schema_input_type=int | str)]
 Filter = Annotated[
     dict[str, Any] | list[Any], PlainValidator(_filter, json_schema_input_type=dict[str, Any] | list[Any])
+]
+Direction = Annotated[
+    Literal["asc", "desc"],
+    BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value),
+    Field(description="In any case."),
 ]
 Megabytes = Annotated[int, Field(ge=1, le=MAX_TARGET_BYTES // MB)]
 Name = Annotated[str, Field(min_length=1)]

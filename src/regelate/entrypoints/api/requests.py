@@ -15,6 +15,7 @@ from regelate.core.jobs.spark_job import STRATEGIES, ZORDER
 from regelate.core.policy.policy import Selection, Verify
 from regelate.core.requests import ENGINES_ASKED_FOR, Requested, WriteMode
 from regelate.entrypoints.api.fields import (
+    Direction,
     Filter,
     IcebergOptions,
     Identifier,
@@ -63,7 +64,7 @@ class SortDefinition(Strict):
     """`nulls` unset: first when ascending, last when descending, as in Iceberg."""
 
     column: Name
-    direction: Literal["asc", "desc"] = "asc"
+    direction: Direction = "asc"
     nulls: Literal["nulls-first", "nulls-last"] | None = None
 
 
@@ -75,7 +76,7 @@ class Aggregate(Strict):
 
 class OrderBy(Strict):
     column: Name
-    direction: Literal["asc", "desc"] = "asc"
+    direction: Direction = "asc"
     nulls: Literal["first", "last"] | None = None
 
 
@@ -168,7 +169,8 @@ class Write(TableRequest):
 
 
 class Query(TableRequest):
-    """Either the structured fields or `sql`: one SELECT over the table, named `t` and by its own name."""
+    """Either the structured fields or `sql`: one SELECT over the table, named `t`, `table` or `namespace.table`. With
+    both `limit` is the most rows of the answer."""
 
     operation: Literal["QUERY"]
     columns: list[Name] | None = None
@@ -185,7 +187,7 @@ class Query(TableRequest):
 
     @model_validator(mode="after")
     def _one_form(self) -> Query:
-        structured = ("columns", "filter", "aggregates", "group_by", "order_by", "limit", "offset")
+        structured = ("columns", "filter", "aggregates", "group_by", "order_by", "offset")
         clashing = [name for name in structured if self.sql is not None and getattr(self, name) is not None]
         if clashing:
             raise InvalidRequest("INVALID_FIELD", f"sql: cannot be combined with {', '.join(clashing)}", field="sql")
