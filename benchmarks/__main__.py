@@ -19,6 +19,7 @@ from benchmarks.cold_start import measurements
 from benchmarks.lake import make_table, write_files
 from benchmarks.measuring import RESULTS, Lake, Promise, Question, interleaved, median, paired
 from benchmarks.metadata_memory import make_many
+from benchmarks.query_child import query_child
 from benchmarks.requests import requests
 from benchmarks.s3 import make_remote_table, object_store
 
@@ -232,6 +233,7 @@ QUESTIONS: Mapping[str, Question] = {
     "cold_start": cold_start,
     "s3": s3,
     "requests": requests,
+    "query_child": query_child,
 }
 ON_SPARK: Mapping[str, Question] = {
     "spark_large": spark.large,

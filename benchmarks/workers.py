@@ -7,6 +7,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,13 @@ def duckdb_copy_view(home: Path, *_: str) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - before, "outputs": outputs}
 
 
+def query(home: Path, *options: str, here: bool = False) -> dict[str, Any]:
+    """A QUERY by a new process: its first one, or with `True` those after it."""
+    from benchmarks import query_child
+
+    return query_child.answered(*_lake(home, MEMORY_MB), options[0] == str(True), here=here)
+
+
 def _on_spark(name: str) -> Callable[..., dict[str, Any]]:
     """Return a worker of spark_workers.py, imported only where it is asked for."""
 
@@ -161,6 +169,8 @@ WORKERS: dict[str, Callable[..., dict[str, Any]]] = {
     "duckdb-copy": duckdb_copy,
     "duckdb-copy-view": duckdb_copy_view,
     "pyiceberg-overwrite": pyiceberg_overwrite,
+    "query": query,
+    "query-here": partial(query, here=True),
     "spark-make-deletes": _on_spark("make_deletes"),
     "spark-one-shot": _on_spark("one_shot"),
     "spark-warm": _on_spark("warm"),

@@ -249,6 +249,26 @@ def test_another_tenant_is_answered_while_one_holds_all_that_it_can_get(
         assert rows(answered(pool, question("SELECT id FROM t"), who="b")) == [{"id": 1}]
 
 
+def test_whoever_ended_a_process_waits_for_its_replacement_and_the_others_do_not(
+    made: Callable[..., QueryPool], question: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, gate, start = made(size=2), threading.Event(), QueryProcess.__init__
+
+    def started_late(process: QueryProcess, memory_bytes: int, *, remote: bool = False) -> None:
+        gate.wait()
+        start(process, memory_bytes, remote=remote)
+
+    with pool.process("a", time.monotonic() + 60) as first, pool.process("b", time.monotonic() + 60) as second:
+        asked(first, question("SELECT id FROM t"))
+        asked(second, question("SELECT id FROM t"))
+    monkeypatch.setattr(QueryProcess, "__init__", started_late)
+    assert fault(lambda: answered(pool, question(KILLERS["variant"]))).code == "QUERY_CRASHED"
+    assert fault(lambda: pool.process("a", time.monotonic()).__enter__()).code == "TOO_MANY_QUERIES"
+    assert rows(answered(pool, question("SELECT id FROM t"), who="b")) == [{"id": 1}]
+    gate.set()
+    assert rows(answered(pool, question("SELECT id FROM t"))) == [{"id": 1}]
+
+
 def test_a_query_waits_for_a_process_as_long_as_its_time_lasts(made: Callable[..., QueryPool], question: Make) -> None:
     pool = made()
     found: list[Frames] = []

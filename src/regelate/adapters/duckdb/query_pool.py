@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from regelate.adapters.duckdb.query_process import QueryProcess
 from regelate.errors import Unavailable
@@ -20,7 +20,8 @@ MAX_RESIDENT = 0.6
 class QueryPool:
     """At most `size` processes of `memory_bytes` each, started when first needed.
 
-    One tenant (`who`) gets all of them but one at the same time: the last is for the others. Safe for several threads.
+    As many are kept as were needed at once so far. One tenant (`who`) gets all but one at the same time: the last is
+    for the others. Whoever made one end waits for the one that replaces it. Safe for several threads.
     """
 
     def __init__(self, *, size: int, memory_bytes: int, remote: bool = False) -> None:
@@ -30,15 +31,37 @@ class QueryPool:
         self._remote = remote
         self._most = max(size - 1, 1)
         self._idle: list[QueryProcess] = []
+        self._needed = 1
+        self._coming = False
+        self._closed = False
+        self._enders: set[str] = set()
         self._busy: Counter[str] = Counter()
         self._changed = threading.Condition()
 
     def warm(self) -> None:
-        """Have a process ready, or on its way, for the next question; return at once."""
+        """Have a process ready, or on its way, for the next question; nobody waits for it."""
         with self._changed:
             self._drop_dead()
-            if not self._idle and self._busy.total() < self._size:
-                self._idle.append(self._started())
+            if self._closed or self._coming or self._busy.total() + len(self._idle) >= self._needed:
+                return
+            self._coming = True
+        threading.Thread(target=self._start_spare, name="query-process", daemon=True).start()
+
+    def _start_spare(self) -> None:
+        started = None
+        try:
+            with suppress(Unavailable):  # whoever needs one will try for itself, and be told
+                started = self._started()
+        finally:
+            with self._changed:
+                self._coming = False
+                room = self._busy.total() + len(self._idle) < self._size
+                if started is not None and room and not self._closed:
+                    self._idle.append(started)
+                    started = None
+                self._changed.notify_all()
+            if started is not None:
+                started.kill()
 
     @contextmanager
     def process(self, who: str, ends: float) -> Iterator[QueryProcess]:
@@ -60,35 +83,48 @@ class QueryPool:
                     status=429,
                 )
             self._drop_dead()
-            process = self._idle.pop() if self._idle else self._started()
+            process = self._idle.pop() if self._idle else None
             self._busy[who] += 1
-            return process
+            self._needed = max(self._needed, self._busy.total())
+        try:
+            return process or self._started()
+        except BaseException:
+            self._leave(who)
+            raise
+
+    def _leave(self, who: str, process: QueryProcess | None = None) -> None:
+        with self._changed:
+            self._busy -= Counter((who,))
+            if process is not None and process.lives and not self._closed:
+                self._idle.append(process)
+            self._changed.notify_all()
 
     def _started(self) -> QueryProcess:
         return QueryProcess(self._memory_bytes, remote=self._remote)
 
     def _may(self, who: str) -> bool:
-        return self._busy.total() < self._size and self._busy[who] < self._most
+        """Say whether one may go to somebody; with one on its way, nobody starts another, and the last idle one is not
+        for those who made one end.
+        """
+        if self._busy.total() >= self._size or self._busy[who] >= self._most:
+            return False
+        return not self._coming or len(self._idle) > (1 if who in self._enders else 0)
 
     def _given_back(self, who: str, process: QueryProcess) -> None:
         spent = process.answered >= MAX_ANSWERS or process.resident_bytes > MAX_RESIDENT * self._memory_bytes
-        if spent or not process.lives:
+        if spent or self._closed:
             process.kill()
-        with self._changed:
-            self._busy -= Counter((who,))
-            self._drop_dead()
-            if process.lives:
-                self._idle.append(process)
-            self._changed.notify_all()
-        if not process.lives:
-            self.warm()
+        (self._enders.discard if process.lives or spent else self._enders.add)(who)
+        self._leave(who, process)
+        self.warm()
 
     def _drop_dead(self) -> None:
         self._idle = [process for process in self._idle if process.lives]
 
     def close(self) -> None:
-        """End the processes that nobody has."""
+        """End the processes, those at work when they are given back."""
         with self._changed:
+            self._closed = True
             idle, self._idle = self._idle, []
         for process in idle:
             process.kill()

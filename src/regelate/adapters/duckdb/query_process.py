@@ -32,11 +32,11 @@ from regelate.adapters.duckdb.question import (
 )
 from regelate.errors import DataUnavailable, InvalidRequest, RegelateError, Unavailable, Unsupported
 
-GRACE_SECONDS = 0.5
+GRACE_SECONDS = 0.4
 """A child interrupts itself when the time of a query is over; so much later it is killed."""
 LOOK_SECONDS = 0.05
 """Between two looks at a child that says nothing."""
-REAP_SECONDS = 0.25
+REAP_SECONDS = 0.1
 """How long an answer waits for a killed child; the system may take longer to free its memory."""
 FULL = 0.85
 """A child that ends by itself above this share of its memory is taken to have run out of it."""
@@ -239,8 +239,9 @@ class QueryProcess:
 
     def kill(self) -> None:
         """End the child for good, whatever it is doing, and leave no zombie."""
-        with suppress(OSError):
-            self._pipe.close()
+        if self._held.closed:
+            return
+        self._pipe.close()
         self._held.close()
         self._process.kill()
         with suppress(subprocess.TimeoutExpired):  # subprocess itself reaps it later

@@ -117,7 +117,7 @@ class Question:
 def timed_out(seconds: float) -> Unavailable:
     return Unavailable(
         "QUERY_TIMEOUT",
-        f"the query was stopped after {seconds:g} seconds; filter more rows or read fewer columns",
+        f"the query was stopped after {round(seconds, 1):g} seconds; filter more rows or read fewer columns",
         status=504,
         retryable=False,
     )
