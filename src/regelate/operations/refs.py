@@ -184,6 +184,6 @@ def _ref(head: Head, name: str) -> SnapshotRef | None:
 def _tag(head: Head, name: str) -> SnapshotRef:
     known = _ref(head, name)
     if known is None or known.kind is not RefKind.TAG:
-        told = "is a branch, and stays" if known is not None else "does not exist"
-        raise NotFound("REF_NOT_FOUND", f"the tag {name[:80]!a} {told}; DESCRIBE_TABLE lists them", ref=name[:80])
+        told = "is a branch, and stays" if known is not None else "is no tag of this table"
+        raise NotFound("REF_NOT_FOUND", f"{name[:80]!a} {told}; DESCRIBE_TABLE lists its refs", ref=name[:80])
     return known

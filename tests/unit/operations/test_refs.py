@@ -152,7 +152,7 @@ def test_what_somebody_commits_meanwhile_is_not_taken_back_unseen(table: MemoryT
     committer = MemoryCommitter(table, meanwhile=[lambda: table.append("x", [9])])
     with pytest.raises(Conflict) as caught:
         back(committer, first, "kept")
-    assert (caught.value.code, caught.value.retryable) == ("COMMIT_CONFLICT", True)
+    assert (caught.value.code, caught.value.retryable, committer.attempts) == ("COMMIT_CONFLICT", True, 1)
     assert (table.head_id, table.tags) == (table.log[-1].snapshot_id, {})
     assert sum(table.rows().values()) == 4
 
