@@ -53,6 +53,7 @@ def test_a_claim_that_equals_the_body_is_the_tenant() -> None:
     assert CLAIMS.resolve("acme", "acme", None, "sales", "orders") == expected
     assert CLAIMS.resolve("acme", None, None, "sales", "orders") == expected
     assert expected.namespace == "acme__sales"
+    assert CLAIMS.resolve("acme", None, None, "sales", "orders").told_ident == "sales.orders"
 
 
 def test_an_unknown_tenant_and_one_that_is_not_the_callers_get_the_same_answer() -> None:

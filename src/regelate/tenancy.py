@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from regelate.core.jobs.job import JobRecord
@@ -28,13 +28,19 @@ _REFUSAL = "the caller may not act for this tenant, or the tenant is unknown"
 class Address:
     """One table of one catalog as the catalog knows it: `ident` is `namespace.table` after the namespace template.
 
-    Without a `table` it addresses the namespace, and `ident` is its name.
+    Without a `table` it addresses the namespace, and `ident` is its name. `told`: the namespace as the caller names it.
     """
 
     tenant_id: str
     catalog: str
     ident: str
     table: str | None = None
+    told: str | None = field(default=None, compare=False)
+
+    @property
+    def told_ident(self) -> str:
+        """Return the table's full name as the caller knows it."""
+        return ".".join(filter(None, (self.told, self.table)))
 
     @property
     def namespace(self) -> str:
@@ -138,7 +144,7 @@ class Tenancy:
             names.check_table(table, strict=strict)
         inside = catalog.namespace_template.format(tenant_id=tenant, namespace=namespace)
         ident = inside if table is None else names.join_ident(inside, table)
-        return Address(tenant_id=tenant, catalog=name, ident=ident, table=table)
+        return Address(tenant_id=tenant, catalog=name, ident=ident, table=table, told=namespace)
 
     def tenant(self, claim_tenant: str | None, body_tenant: str | None, *, trusted: bool = False) -> str:
         """Return who asks for something that is no table's, or refuse it as `resolve` does."""

@@ -72,15 +72,17 @@ def test_an_unknown_operation_is_refused_with_the_known_ones(name: str) -> None:
 def test_a_direction_passes_in_any_case_and_sql_with_a_limit() -> None:
     place = {"tenant_id": "a", "table": "t"}
     ordered = parse_request({"operation": "QUERY", **place, "order_by": [{"column": "a", "direction": "DESC"}]})
-    assert isinstance(ordered, Query) and ordered.order_by is not None
+    assert isinstance(ordered, Query)
+    assert ordered.order_by is not None
     assert ordered.order_by[0].direction == "desc"
     sort_order = [{"column": "a", "direction": "Asc"}]
     sorted_by = parse_request({"operation": "COMPACT", **place, "sort_order": sort_order})
-    assert isinstance(sorted_by, Compact) and sorted_by.sort_order is not None
+    assert isinstance(sorted_by, Compact)
+    assert sorted_by.sort_order is not None
     assert sorted_by.sort_order[0].direction == "asc"
     limited = parse_request({"operation": "QUERY", **place, "sql": "SELECT 1", "limit": 5})
     assert isinstance(limited, Query)
-    assert asked(limited, QueryRequest) == QueryRequest(sql="SELECT 1", limit=5, namespace="default")
+    assert asked(limited, QueryRequest) == QueryRequest(sql="SELECT 1", limit=5)
 
 
 @pytest.mark.parametrize(("payload", "code"), [({}, "MISSING_FIELD"), ({"operation": 3}, "INVALID_FIELD")])

@@ -100,10 +100,7 @@ class MaintainRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRequest:
-    """The fields of a QUERY; `sql` excludes the structured ones but `limit`; `snapshot_id`, `as_of`, `ref` each other.
-
-    `namespace`: what SQL may call the table's, as the caller knows it.
-    """
+    """The fields of a QUERY; `sql` excludes the structured ones but `limit`; of snapshot, time and ref there is one."""
 
     columns: Sequence[str] | None = None
     filter: JsonValue = None
@@ -113,7 +110,6 @@ class QueryRequest:
     limit: int | None = None
     offset: int = 0
     sql: str | None = None
-    namespace: str | None = None
     snapshot_id: int | None = None
     as_of: str | int | None = None
     ref: str | None = None

@@ -50,8 +50,8 @@ class QueryTools:
 
 
 def query(tools: QueryTools, request: QueryRequest, *, table_name: str) -> QueryAnswer:
-    """Answer one query from one snapshot. `table_name`: what SQL may call the table, beside `t`, also after
-    the namespace.
+    """Answer one query from one snapshot. `table_name`: what SQL may call the table beside `t`, with the
+    namespace.
 
     Errors: InvalidRequest INVALID_FIELD, QUERY_ERROR, QUERY_NOT_ALLOWED, RESULT_TOO_LARGE; NotFound SNAPSHOT_NOT_FOUND,
     REF_NOT_FOUND; Unavailable QUERY_TIMEOUT; Unsupported; DataUnavailable; ResourceExhausted; what the result store
@@ -67,7 +67,7 @@ def query(tools: QueryTools, request: QueryRequest, *, table_name: str) -> Query
         groups = scan.files(Every())
         result = tools.engine.sql(
             request.sql,
-            table_name if request.namespace is None else f"{request.namespace}.{table_name}",
+            table_name,
             groups,
             scan.views,
             max_rows=most_rows,

@@ -56,6 +56,6 @@ class Queries:
                 results=results,
             )
             with self._telemetry.span("query", table=address.ident):
-                found = query(tools, request, table_name=address.table or "")
+                found = query(tools, request, table_name=address.told_ident)
         self._telemetry.tell(Queried(table=address.ident, seconds=found.query_time_ms / 1000))
         return found

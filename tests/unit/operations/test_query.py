@@ -177,9 +177,8 @@ def test_sql_reads_every_file_under_the_name_of_the_table(world: World) -> None:
     assert world.engine.limits[0] == {"max_rows": 2_000, "max_bytes": 1_000, "seconds": 9.5}
 
 
-def test_sql_has_a_limit_and_the_namespace_as_the_caller_knows_it(world: World) -> None:
-    world.ask(sql="SELECT 1", limit=7, namespace="a.b")
-    assert world.engine.texts == [("SELECT 1", "a.b.flights")]
+def test_sql_has_a_limit_of_its_own(world: World) -> None:
+    world.ask(sql="SELECT 1", limit=7)
     assert world.engine.limits[0]["max_rows"] == 7
     with pytest.raises(InvalidRequest, match="limit: must be 0 to 2000"):
         world.ask(sql="SELECT 1", limit=2_001)
