@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from regelate.core.policy.options import (
     CHECK_OPTIONS,
@@ -28,7 +28,7 @@ from regelate.core.policy.options import (
 from regelate.core.policy.policy import MB, PlacementPolicy
 from regelate.core.requests import CompactRequest
 from regelate.errors import NotFound
-from regelate.settings import Settings, SettingsError, load_settings
+from regelate.settings import LimitSettings, Settings, SettingsError, load_settings
 from regelate.settings.load import _merged
 from regelate.settings.machine import available_memory_bytes, available_processors
 from regelate.settings.models import Configuration
@@ -612,3 +612,34 @@ def test_the_deployment_says_by_which_proof_callers_come_and_it_is_never_none(
     assert load_settings({**environ, **given}).auth == auth
     with pytest.raises(SettingsError):
         load_settings({**environ, "REGELATE_AUTH": "none"})
+
+
+@pytest.mark.parametrize(
+    ("limits", "environ", "processors", "processes"),
+    [
+        ({}, {}, 1, 2),
+        ({}, {}, 4, 4),
+        ({}, {}, 64, 8),
+        ({}, {"AWS_LAMBDA_FUNCTION_NAME": "api"}, 4, 1),
+        ({"query_processes": 3}, {"AWS_LAMBDA_FUNCTION_NAME": "api"}, 4, 3),
+    ],
+)
+def test_queries_have_a_process_for_each_processor_and_one_on_lambda(
+    limits: dict[str, int], environ: dict[str, str], processors: int, processes: int
+) -> None:
+    assert LimitSettings(**limits).query_process_count(environ, processors) == processes
+
+
+@pytest.mark.parametrize(
+    ("limits", "memory_mb", "each_mb"),
+    [({}, 2048, 512), ({}, 512, 256), ({"query_memory_mb": 300}, 2048, 300)],
+)
+def test_the_processes_for_queries_share_the_memory_of_the_engine(
+    limits: dict[str, int], memory_mb: int, each_mb: int
+) -> None:
+    assert LimitSettings(**limits).query_memory_bytes(memory_mb * MB, 4) == each_mb * MB
+
+
+def test_a_process_for_queries_is_given_what_it_needs_at_least() -> None:
+    with pytest.raises(ValidationError):
+        LimitSettings(query_memory_mb=128)

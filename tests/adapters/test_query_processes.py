@@ -420,6 +420,11 @@ LIES = {
     "numbers that are no JSON": HEADER.pack(Kind.ROWS, 5) + b"[NaN]",
     "rows that are nested without end": HEADER.pack(Kind.ROWS, 200_000) + b"[" * 200_000,
     "rows beyond the limit": (HEADER.pack(Kind.ROWS, 600_000) + b"[" + b" " * 599_998 + b"]") * 2,
+    "columns that are a number": HEADER.pack(Kind.COLUMNS, 1) + b"1",
+    "columns without a type": HEADER.pack(Kind.COLUMNS, 15) + b'[{"name": "x"}]',
+    "rows that are no objects": HEADER.pack(Kind.ROWS, 5) + b"[[1]]",
+    "an end without a count": HEADER.pack(Kind.DONE, 2) + b"{}",
+    "a second start": HEADER.pack(Kind.READY, 2) + b"{}",
     "a fault of no kind": HEADER.pack(Kind.FAULT, 17) + b'{"kind": "Fault"}',
 }
 

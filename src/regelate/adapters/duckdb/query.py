@@ -186,7 +186,7 @@ class _Gathered:
 
     def take(self, kind: Kind, words: Any) -> None:
         if kind is Kind.COLUMNS:
-            self.columns = tuple(ResultColumn(name=str(c["name"]), type=str(c["type"])) for c in words)
+            self.columns = tuple(ResultColumn(name=c["name"], type=c["type"]) for c in words)
         elif kind is Kind.ROWS:
             self.rows += words
         elif kind is Kind.LINES:
@@ -200,8 +200,8 @@ class _Gathered:
         return QueryResult(
             columns=self.columns,
             rows=tuple(self.rows),
-            row_count=int(done["row_count"]),
-            truncated=bool(done["truncated"]),
+            row_count=done["row_count"],
+            truncated=done["truncated"],
             stored=None if self.file is None else str(self.path),
         )
 

@@ -175,7 +175,7 @@ class QueryProcess:
                 self._ready = True
                 kind, data = self._frame(last, question.limits)
             words: Any = data if kind is Kind.LINES else json.loads(data, parse_constant=_no_number)
-            return kind, fault_of(words) if kind is Kind.FAULT else words
+            return kind, fault_of(words) if kind is Kind.FAULT else judged(kind, words)
         except TimeoutError:
             raise timed_out(question.limits.seconds) from None
         except (ChildEndedError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -268,6 +268,19 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
         "TZ": "UTC",
         "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others reserve more than a child may have
     }
+
+
+def judged(kind: Kind, words: Any) -> Any:
+    """Return the words of a frame if they have its form. Errors: KeyError, TypeError, ValueError."""
+    if kind is Kind.COLUMNS and all(isinstance(column[part], str) for column in words for part in ("name", "type")):
+        return words
+    if kind is Kind.ROWS and isinstance(words, list) and all(isinstance(row, dict) for row in words):
+        return words
+    if kind is Kind.DONE and isinstance(words["row_count"], int) and isinstance(words["truncated"], bool):
+        return words
+    if kind is Kind.LINES:
+        return words
+    raise ValueError(f"no form of {kind.name}")
 
 
 def _no_number(text: str) -> None:
