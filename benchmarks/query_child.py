@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,16 +26,17 @@ def query_child(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], lis
     make_table(lake.home, write_files(lake.home / "files", FILES, ROWS))
     lake.keep()
     warm, cold = f"{WARM_QUERIES} queries", "the first query"
-    found = interleaved(
-        runs,
-        {
-            f"{what}, {where}": lambda worker=worker, what=what: lake.measure(worker, str(what == warm))
-            for what in (warm, cold)
-            for where, worker in ((HERE, "query-here"), (THERE, "query"))
-        },
+    found: dict[str, list[dict[str, Any]]] = {f"{warm}, {where}": [] for where in (HERE, THERE)}
+    for _ in range(runs):
+        both = lake.measure("queries")
+        for where in (HERE, THERE):
+            found[f"{warm}, {where}"].append({"seconds": both[where], "peak_mb": both["peak_mb"]})
+    firsts = {HERE: "query-here", THERE: "query"}
+    found |= interleaved(
+        runs, {f"{cold}, {where}": lambda worker=worker: lake.measure(worker) for where, worker in firsts.items()}
     )
     promises = [
-        Promise(name=f"{what}, {least * 1000:.0f} ms", ratio=more(found, what) / times / least, limit=1.0)
+        Promise(name=f"{what}: seconds more / {least:g}", ratio=more(found, what) / times / least, limit=1.0)
         for what, times, least in ((warm, WARM_QUERIES, WARM_SECONDS), (cold, 1, COLD_SECONDS))
     ]
     return {"files": FILES, "rows": FILES * ROWS, **found}, promises
@@ -83,25 +85,36 @@ class Here:
             return collect(result, deadline, question.limits, None, lambda kind, data: take(kind, json.loads(data)))
 
 
-def answered(settings: Any, address: Any, warm: bool, *, here: bool) -> dict[str, Any]:
-    """Ask a new service: its first query, or those after it."""
+def first(settings: Any, address: Any, *, here: bool) -> dict[str, Any]:
+    """Ask a new process its first query, imports and all."""
     before = time.perf_counter()
+    rows = asked(service_of(settings, here=here), address)
+    return {"seconds": time.perf_counter() - before, "rows": rows}
+
+
+def in_turn(settings: Any, address: Any) -> dict[str, Any]:
+    """Ask both, warm, one after the other: what the machine does beside touches both alike."""
+    services = {HERE: service_of(settings, here=True), THERE: service_of(settings, here=False)}
+    seconds: dict[str, list[float]] = {where: [] for where in services}
+    for _ in range(WARM_QUERIES + 1):
+        for where, service in services.items():
+            before = time.perf_counter()
+            asked(service, address)
+            seconds[where].append(time.perf_counter() - before)
+    return {where: statistics.median(found[1:]) * WARM_QUERIES for where, found in seconds.items()}
+
+
+def asked(service: Any, address: Any) -> int:
     from regelate.core.requests import QueryRequest
+
+    return len(service.queries.query(address, QueryRequest(sql=SQL)).rows)
+
+
+def service_of(settings: Any, *, here: bool) -> Any:
     from regelate.service.build import build
     from regelate.service.engines import Engines
 
-    if here:
-        placement = settings.placement_policy({})
-        pool: Any = Here()
-        service = build(settings, engines=Engines(placement, settings.storage, lambda: pool))
-    else:
-        service = build(settings)
-    request = QueryRequest(sql=SQL)
-    rows = service.queries.query(address, request).rows
-    seconds = time.perf_counter() - before
-    if warm:
-        before = time.perf_counter()
-        for _ in range(WARM_QUERIES):
-            rows = service.queries.query(address, request).rows
-        seconds = time.perf_counter() - before
-    return {"seconds": seconds, "rows": len(rows)}
+    if not here:
+        return build(settings)
+    pool: Any = Here()
+    return build(settings, engines=Engines(settings.placement_policy({}), settings.storage, lambda: pool))

@@ -103,11 +103,18 @@ def duckdb_copy_view(home: Path, *_: str) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - before, "outputs": outputs}
 
 
-def query(home: Path, *options: str, here: bool = False) -> dict[str, Any]:
-    """A QUERY by a new process: its first one, or with `True` those after it."""
+def query(home: Path, *_: str, here: bool = False) -> dict[str, Any]:
+    """The first QUERY of a new process."""
     from benchmarks import query_child
 
-    return query_child.answered(*_lake(home, MEMORY_MB), options[0] == str(True), here=here)
+    return query_child.first(*_lake(home, MEMORY_MB), here=here)
+
+
+def queries(home: Path, *_: str) -> dict[str, Any]:
+    """Queries in this process and by one of their own, in turn."""
+    from benchmarks import query_child
+
+    return query_child.in_turn(*_lake(home, MEMORY_MB))
 
 
 def _on_spark(name: str) -> Callable[..., dict[str, Any]]:
@@ -169,6 +176,7 @@ WORKERS: dict[str, Callable[..., dict[str, Any]]] = {
     "duckdb-copy": duckdb_copy,
     "duckdb-copy-view": duckdb_copy_view,
     "pyiceberg-overwrite": pyiceberg_overwrite,
+    "queries": queries,
     "query": query,
     "query-here": partial(query, here=True),
     "spark-make-deletes": _on_spark("make_deletes"),
