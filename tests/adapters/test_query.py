@@ -6,9 +6,10 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, time
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -59,7 +60,7 @@ from pyiceberg.types import (
 from pyiceberg.utils.datetime import date_to_days, datetime_to_micros, time_to_micros
 
 from regelate.adapters.clock import SystemClock
-from regelate.adapters.duckdb.query import files_of, source_of, structured_statement
+from regelate.adapters.duckdb.query import decimal_average, files_of, source_of, structured_statement
 from regelate.adapters.duckdb.session import open_session
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.scan import SnapshotScan
@@ -651,6 +652,51 @@ def test_aggregates_are_taken_per_group(sales: Table, ask: Ask) -> None:
         ("a", 3, 2, 2, 3, 1.5, 1, 2),
         ("b", 2, 2, 1, 10, 5.0, 5, 5),
     ]
+
+
+def test_decimals_are_averaged_as_decimals_and_compared_with_any_number(catalog: SqlCatalog, ask: Ask) -> None:
+    schema = Schema(NestedField(1, "id", IntegerType()), NestedField(2, "price", DecimalType(9, 2)))
+    table = make_table(catalog, "ns.prices", schema)
+    append(table, [(1, Decimal("0.01")), (2, Decimal("0.01")), (3, Decimal("0.00")), (None, None)])
+    average = [{"function": "avg", "column": "price", "as": "mean"}]
+    found = ask(table, aggregates=average)
+    assert (found.rows, found.columns[0].type) == (({"mean": "0.006667"},), "decimal(13,6)")
+    for column, op, number, ids in (
+        ("id", ">", 1.5, [2, 3]),
+        ("id", "<", 3_000_000_000, [1, 2, 3]),
+        ("id", "!=", 1.5, [1, 2, 3]),
+        ("id", "=", 1.5, []),
+        ("price", ">=", 0.005, [1, 2]),
+        ("price", "<=", 10**12, [1, 2, 3]),
+    ):
+        asked = ask(
+            table, columns=["id"], filter={"column": column, "op": op, "value": number}, order_by=[{"column": "id"}]
+        )
+        assert [row["id"] for row in asked.rows] == ids
+
+
+WIDE = Context(prec=100)
+AVERAGED = [(9, 2), (3, 3), (18, 0), (34, 10), (36, 30), (38, 0), (38, 38)]
+
+
+@pytest.mark.parametrize(("precision", "scale"), AVERAGED)
+def test_an_average_of_decimals_is_exact_to_four_more_digits(
+    engine: duckdb.DuckDBPyConnection, precision: int, scale: int
+) -> None:
+    most, more, random = 10**precision // 100 - 1, min(4, 38 - precision), Random(precision)
+    statement = decimal_average(f"decimal({precision},{scale})", "x")
+    for count in (0, 1, 2, 3, 7, 64):
+        found = [Decimal(random.choice([random.randint(-most, most), random.randint(-9, 9)])) for _ in range(count)]
+        texts = [None, *(format(number.scaleb(-scale, WIDE), "f") for number in found)]
+        rows = engine.cursor()
+        rows.execute(f"CREATE TEMP TABLE averaged (x DECIMAL({precision},{scale}))")
+        rows.executemany("INSERT INTO averaged VALUES (?)", [[text] for text in texts])
+        unit = Decimal(1).scaleb(-scale - more)
+        total = Decimal(sum(map(int, found))).scaleb(-scale, WIDE)
+        expected = WIDE.divide(total, Decimal(count)).quantize(unit, ROUND_HALF_UP, WIDE) if count else None
+        told = rows.execute(f"SELECT {statement} AS y, typeof(y) FROM averaged").fetchone()
+        assert told == (expected, f"DECIMAL({precision + more},{scale + more})")
+        rows.execute("DROP TABLE averaged")
 
 
 def test_rows_are_ordered_by_columns_that_are_put_out_or_not(sales: Table, ask: Ask) -> None:

@@ -244,6 +244,86 @@ def test_a_value_that_does_not_fit_its_column_is_refused(type_text: str, written
         literal(type_text, written)
 
 
+NUMBERS: Mapping[str, tuple[int | float | Decimal, ...]] = {
+    "int": (-(2**31), -2, -1, 0, 1, 2, 2**31 - 1),
+    "long": (-(2**63), -1, 0, 1, 2**53 + 1, 2**63 - 1),
+    "decimal(3,1)": tuple(map(Decimal, ("-99.9", "-0.1", "0.0", "0.1", "1.5", "99.9"))),
+    "decimal(38,38)": tuple(map(Decimal, ("-0." + "9" * 38, "0", "1e-38", "0." + "9" * 38))),
+    "double": (-math.inf, -1.7976931348623157e308, -0.0, 0.5, 2.0**53, 2.0**53 + 2, 1.7976931348623157e308, math.inf),
+    "float": (-math.inf, -3.4028234663852886e38, 0.0, 0.5, 16777216.0, 3.4028234663852886e38, math.inf),
+}
+"""Values that rows of each type may have: the largest ones, and neighbours."""
+WRITTEN = st.one_of(
+    st.integers(-(2**70), 2**70),
+    st.sampled_from([10**400, -(10**400), 2**31, -(2**31) - 1, 2**63, 2**53 + 1, 3_000_000_000]),
+    st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-200, max_value=200),
+    st.sampled_from([Decimal("1e999"), Decimal("-1e999"), Decimal("1e-999"), Decimal("-1e-999"), Decimal("0.05")]),
+    st.sampled_from([1.5, -0.5, 0.25, 3.5e38, 1e39]),
+)
+COMPARED = {
+    "=": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+def true_of(part: Predicate, value: object) -> bool:
+    """Evaluate a predicate on one value of its column; what is unknown is not true."""
+    if isinstance(part, Every):
+        return all(true_of(p, value) for p in part.parts)
+    if isinstance(part, Either):
+        return any(true_of(p, value) for p in part.parts)
+    if part.op is Op.IS_NOT_NULL:
+        return value is not None
+    if value is None:
+        return False
+    if part.op is Op.IN:
+        return value in part.values
+    if part.op is Op.NOT_IN:
+        return value not in part.values
+    return bool(COMPARED[part.op.value](value, part.values[0]))
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+@given(
+    written=st.lists(WRITTEN, min_size=1, max_size=3), op=st.sampled_from([*COMPARED, "in", "not_in"]), no=st.booleans()
+)
+def test_a_number_that_the_type_has_not_compares_by_its_worth(
+    kind: str, written: list[int | float | Decimal], op: str, no: bool
+) -> None:
+    column = Column(name="n", type=kind)
+    several = op in ("in", "not_in")
+    asked = {"column": "n", "op": op, "value": written if several else written[0]}
+    found = parse_filter({"not": asked} if no else asked, [column])
+    as_meant = [_meant(kind, w) for w in written]
+    for value in (None, *NUMBERS[kind]):
+        if several:
+            expected = (value in as_meant) is (op == "in")
+        else:
+            expected = value is not None and COMPARED[op](value, as_meant[0])
+        assert true_of(found, value) is (value is not None and expected is not no), (value, found)
+
+
+def _meant(kind: str, written: int | float | Decimal) -> int | float | Decimal:
+    """A number with a point, and for a float column any number, means the nearest one that there is."""
+    try:
+        return literal(kind, written)  # type: ignore[return-value]
+    except ValueError:
+        return Decimal(str(written)) if isinstance(written, float) else written
+
+
+def test_neighbours_of_an_int_are_found_without_a_cast() -> None:
+    assert parsed({"column": "a.b", "op": ">", "value": 1.5}) == condition("a.b", Op.GREATER_EQUAL, 2)
+    assert parsed({"column": "a.b", "op": "<", "value": 3_000_000_000}) == condition("a.b", Op.LESS_EQUAL, 2**31 - 1)
+    assert parsed({"column": "a.b", "op": "=", "value": 1.5}) == Either(parts=())
+    assert parsed({"not": {"a.b": 1.5}}) == condition("a.b", Op.IS_NOT_NULL)
+    assert parsed({"column": "a.b", "op": "in", "value": [1, 1.5]}) == condition("a.b", Op.IN, 1)
+    assert fault({"column": "a.b", "op": "<", "value": "NaN"}).code == "INVALID_FIELD"
+
+
 ROWS: tuple[Mapping[str, object], ...] = tuple(
     {"id": id_, "name": name} for id_ in (None, 0, 1, 2) for name in (None, "", "a", "ab")
 )

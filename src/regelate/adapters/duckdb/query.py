@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -266,7 +267,30 @@ def _column(path: ColumnPath, alias: str) -> str:
 
 
 def _aggregate(aggregate: Aggregate, alias: str) -> str:
+    if aggregate.function == "avg" and aggregate.path is not None and aggregate.path.column.type.startswith("decimal"):
+        return decimal_average(aggregate.path.column.type, _column(aggregate.path, alias))
     return AGGREGATES[aggregate.function].format("*" if aggregate.path is None else _column(aggregate.path, alias))
+
+
+AVERAGE_DIGITS = 4
+"""What an average of decimals has after the point beyond its column, as in Spark, while 38 digits hold it."""
+
+
+def decimal_average(type_text: str, column: str) -> str:
+    """Write the exact average of a decimal column, halves away from zero; DuckDB's own is a double.
+
+    In integers of the column's last digit: first whole ones for each row, then what is left over, so that no step is
+    larger than the sum, which has 38 digits in any case.
+    """
+    precision, scale = map(int, type_text[len("decimal(") : -1].split(","))
+    more = min(AVERAGE_DIGITS, 38 - precision)
+    total = f"CAST(replace(CAST(sum({column}) AS VARCHAR), '.', '') AS HUGEINT)"
+    rows = f"CAST(count({column}) AS HUGEINT)"
+    rest = f"(({total} % {rows}) * {2 * 10**more} + sign({total}) * {rows}) // (2 * {rows})"
+    units = f"(({total} // {rows}) * {10**more} + {rest})"
+    digits = scale + more
+    one = f"CAST('{Decimal(1).scaleb(-digits):f}' AS DECIMAL({digits or 1},{digits}))"
+    return f"CAST(CAST({units} AS DECIMAL(38,0)) * {one} AS DECIMAL({precision + more},{digits}))"
 
 
 def _ordering(ordering: Ordering, alias: str) -> str:

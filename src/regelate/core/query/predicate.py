@@ -3,6 +3,7 @@
 Filter grammar: `{"column", "op", "value"}`, `{"and": [..]}`, `{"or": [..]}`, `{"not": ..}`; an object of
 `column: value` pairs means equality of all of them (null: is null), a list means all of its parts.
 
+A number that the column's type has no value for (1.5 or 3000000000 and an int) compares by its worth: see `Gap`.
 A predicate holds no negation: parsing pushes it into the conditions. Order comparisons match neither null nor NaN;
 `= "NaN"` matches NaN. So pruning by bounds, which leave NaN out, and an engine that orders NaN last cannot disagree.
 """
@@ -10,12 +11,13 @@ A predicate holds no negation: parsing pushes it into the conditions. Order comp
 from __future__ import annotations
 
 import base64
+import math
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
-from decimal import Context, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from enum import StrEnum
 from uuid import UUID
 
@@ -65,6 +67,14 @@ class ColumnPath:
     @property
     def name(self) -> str:
         return ".".join(c.name for c in self.lineage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """A number between two neighbouring values of a type; None: nothing of the type lies on that side."""
+
+    below: Literal | None = None
+    above: Literal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,13 +232,32 @@ def _bind(
     if op == Op.STARTS_WITH and type_text != "string":
         raise invalid(at, f"starts_with needs a string column, {path.name} is {type_text}")
     try:
-        typed = tuple(literal(type_text, v) for v in values)
+        typed = tuple(_operand(type_text, v) for v in values)
     except ValueError as error:
         raise invalid(at, f"column {path.name} is {type_text}: {error}") from error
     if op in ORDERED and any(v != v for v in typed):
         raise invalid(at, "NaN has no order; it can only be equal or unequal")
     ops = ((Op.GREATER_EQUAL, typed[:1]), (Op.LESS_EQUAL, typed[1:])) if op == BETWEEN else ((Op(op), typed),)
-    return _join([Condition(path=path, op=NEGATED[o] if negated else o, values=v) for o, v in ops], not negated)
+    return _join([_compared(path, NEGATED[o] if negated else o, v) for o, v in ops], not negated)
+
+
+def _compared(path: ColumnPath, op: Op, operands: tuple[Literal | Gap, ...]) -> Predicate:
+    """Return the comparison with values of the column's type alone: no row is equal to a number in a gap between two,
+    and every row that is there is unequal to it.
+    """
+    values = tuple(v for v in operands if not isinstance(v, Gap))
+    if len(values) == len(operands):
+        return Condition(path=path, op=op, values=values)
+    if op in (Op.EQUAL, Op.IN):
+        return Condition(path=path, op=op, values=values) if values else Either(parts=())
+    if op in (Op.NOT_EQUAL, Op.NOT_IN):
+        return Condition(path=path, op=op if values else Op.IS_NOT_NULL, values=values)
+    (gap,) = (v for v in operands if isinstance(v, Gap))
+    below = op in (Op.LESS, Op.LESS_EQUAL)
+    edge = gap.below if below else gap.above
+    if edge is None:
+        return Either(parts=())
+    return Condition(path=path, op=Op.LESS_EQUAL if below else Op.GREATER_EQUAL, values=(edge,))
 
 
 def _conditions(part: Predicate) -> int:
@@ -244,6 +273,68 @@ _TEXT_FORMS: dict[str, tuple[str, Callable[[str], Literal], str]] = {
     "timestamptz": (rf"{_DATE}[T ]{_TIME}(?:Z|[+-]\d{{2}}:\d{{2}})", datetime.fromisoformat, "2025-01-17T05:00:00Z"),
     "uuid": (r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", UUID, "f79c3e09-677c-4bbd-a479-3f349cb785e7"),
 }
+
+
+def _operand(type_text: str, value: object) -> Literal | Gap:
+    """Return what a comparison may name: a value of the type, or a number that no value of the type is equal to."""
+    try:
+        return literal(type_text, value)
+    except ValueError:
+        gap = _gap(type_text, value)
+        if gap is None:
+            raise
+        return gap
+
+
+def _gap(type_text: str, value: object) -> Gap | None:
+    """Return the neighbours of a number that the type has not; None for what is no finite number."""
+    floating = type_text in ("float", "double")
+    if not (floating or type_text in ("int", "long") or type_text.startswith("decimal")):
+        return None
+    if isinstance(value, bool) or not isinstance(
+        value, int | float | Decimal if floating else int | float | Decimal | str
+    ):
+        return None
+    try:
+        exact = Decimal(str(value))
+    except (InvalidOperation, ValueError):
+        return None
+    if not exact.is_finite():
+        return None
+    return _float_gap(type_text, exact) if floating else _exact_gap(type_text, exact)
+
+
+def _exact_gap(type_text: str, exact: Decimal) -> Gap:
+    precision, scale = (int(n) for n in re.findall(r"\d+", type_text) or (0, 0))
+    bits = 31 if type_text == "int" else 63
+    most = Decimal(10**precision - 1).scaleb(-scale, _WIDE) if precision else Decimal(2**bits - 1)
+    least = -most if precision else Decimal(-(2**bits))
+    plain: Callable[[Decimal], Literal] = (lambda v: v) if precision else int
+    if exact > most:
+        return Gap(below=plain(most))
+    if exact < least:
+        return Gap(above=plain(least))
+    unit = Decimal(1).scaleb(-scale)
+    floor = exact.quantize(unit, ROUND_FLOOR, _WIDE)
+    return Gap(below=plain(floor), above=plain(exact.quantize(unit, ROUND_CEILING, _WIDE)))
+
+
+def _float_gap(type_text: str, exact: Decimal) -> Gap:
+    form = "<f" if type_text == "float" else "<d"
+    try:
+        nearest = float(struct.unpack(form, struct.pack(form, float(exact)))[0])
+    except OverflowError:
+        nearest = math.copysign(math.inf, exact)
+    if Decimal(nearest) > exact:
+        return Gap(below=_beside(form, nearest, -1), above=nearest)
+    return Gap(below=nearest, above=_beside(form, nearest, 1))
+
+
+def _beside(form: str, value: float, step: int) -> float:
+    """Return the next number of the form: their bits, read as integers, have the order of their magnitudes."""
+    whole = "<i" if form == "<f" else "<q"
+    bits = struct.unpack(whole, struct.pack(form, abs(value)))[0] + (step if value > 0 else -step)
+    return math.copysign(struct.unpack(form, struct.pack(whole, bits))[0], value)
 
 
 def literal(type_text: str, value: object) -> Literal:
