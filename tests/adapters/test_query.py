@@ -675,6 +675,34 @@ def test_decimals_are_averaged_as_decimals_and_compared_with_any_number(catalog:
         assert [row["id"] for row in asked.rows] == ids
 
 
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("id > 1 and id <= 5", [2, 5, 5]),
+        ("id > 1.5 AND NOT part = 'b'", [2]),
+        ("part like 'a%' or id = 7", [1, 2, 7, None]),
+        ("part not like 'a%'", [5, 5]),
+        ("part is null", [7]),
+        ("id not in (1, 2) and part is not null", [5, 5]),
+        ("id in (1, 2, 9)", [1, 2]),
+        ("not (id between 2 and 5)", [1, 7]),
+        ("id <> 5", [1, 2, 7]),
+        (" and ".join(["id >= 5"] * 100), [5, 5, 7]),
+        ("true", [1, 2, 5, 5, 7, None]),
+        ("false", []),
+    ],
+)
+def test_a_filter_may_be_text_in_the_grammar_of_where(sales: Table, ask: Ask, text: str, ids: list[int]) -> None:
+    found = ask(sales, columns=["id"], filter=text, order_by=[{"column": "id"}])
+    assert [row["id"] for row in found.rows] == ids
+
+
+@pytest.mark.parametrize(("text", "words"), [("id >", "near character"), ("x" * 10_001, "10000"), ("nope = 1", "nope")])
+def test_a_text_that_is_no_filter_is_refused_by_its_place(sales: Table, ask: Ask, text: str, words: str) -> None:
+    error = fault(lambda: ask(sales, filter=text))
+    assert (error.code, words in error.message) == ("QUERY_ERROR" if text == "nope = 1" else "INVALID_FIELD", True)
+
+
 WIDE = Context(prec=100)
 AVERAGED = [(9, 2), (3, 3), (18, 0), (34, 10), (36, 30), (38, 0), (38, 38)]
 

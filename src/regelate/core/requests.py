@@ -23,7 +23,7 @@ _NESTED: Mapping[str, tuple[type, ...]] = {
     "aggregates": (list,),
     "as_of": (str, int),
     "columns": (list,),
-    "filter": (dict, list),
+    "filter": (dict, list, str),
     "group_by": (list,),
     "options": (dict,),
     "order_by": (list,),

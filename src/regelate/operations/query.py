@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -75,6 +75,8 @@ def query(tools: QueryTools, request: QueryRequest, *, table_name: str) -> Query
             seconds=_seconds_left(tools, started),
         )
     else:
+        if isinstance(request.filter, str):
+            request = replace(request, filter=scan.filter_of(request.filter))
         structured = structured_query(request, scan.columns, limits)
         groups = scan.files(structured.predicate)
         left = _seconds_left(tools, started)

@@ -68,6 +68,9 @@ class MemoryScan:
     views: NoViews = field(default_factory=NoViews)
     asked: list[Predicate] = field(default_factory=list)
 
+    def filter_of(self, text: str) -> object:
+        return {"id": int(text)}
+
     def files(self, predicate: Predicate) -> tuple[tuple[FileScanTask, ...], ...]:
         self.clock.sleep(self.takes_seconds)
         self.asked.append(predicate)
@@ -168,6 +171,12 @@ def test_a_filter_prunes_the_files_and_is_asked_of_the_engine_too(world: World) 
     expected = Condition(path=find_column(COLUMNS, "id"), op=Op.EQUAL, values=(5,))
     assert world.scan.asked == [expected]
     assert asked.predicate == expected
+
+
+def test_a_filter_that_is_text_is_read_by_the_scan(world: World) -> None:
+    assert world.structured(filter="5").predicate == Condition(
+        path=find_column(COLUMNS, "id"), op=Op.EQUAL, values=(5,)
+    )
 
 
 def test_sql_reads_every_file_under_the_name_of_the_table(world: World) -> None:

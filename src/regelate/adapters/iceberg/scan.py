@@ -112,6 +112,12 @@ class SnapshotScan:
     def snapshot_id(self) -> int | None:
         return None if self._snapshot is None else self._snapshot.snapshot_id
 
+    def filter_of(self, text: str) -> object:
+        """Return a row filter, such as `day >= '2025-01-17' and id < 7`, as a filter in JSON. Errors: INVALID_FIELD."""
+        from regelate.adapters.iceberg.metadata.row_filter import filter_of_text  # with a parser, which few need
+
+        return filter_of_text(text)
+
     def files(self, predicate: Predicate = ALL_ROWS) -> tuple[tuple[FileScanTask, ...], ...]:
         """Return the files that may hold matching rows with their deletes, one group of tasks per view."""
         if self._snapshot is None:

@@ -62,8 +62,8 @@ def _long(value: object) -> object:
 
 
 def _filter(value: object) -> object:
-    if not isinstance(value, dict | list):
-        raise PydanticCustomError("filter_type", "must be an object or an array of objects")
+    if not isinstance(value, dict | list) and not (isinstance(value, str) and value.strip()):
+        raise PydanticCustomError("filter_type", "must be an object, an array of objects, or a row filter as text")
     return value
 
 
@@ -81,7 +81,7 @@ PartitionFilter = Annotated[
 Records = Annotated[list[dict[str, Any]], PlainValidator(_records, json_schema_input_type=list[dict[str, Any]])]
 Long = Annotated[int, PlainValidator(_long, json_schema_input_type=int | str)]
 Filter = Annotated[
-    dict[str, Any] | list[Any], PlainValidator(_filter, json_schema_input_type=dict[str, Any] | list[Any])
+    dict[str, Any] | list[Any] | str, PlainValidator(_filter, json_schema_input_type=dict[str, Any] | list[Any] | str)
 ]
 Direction = Annotated[
     Literal["asc", "desc"],

@@ -138,7 +138,10 @@ def _rows(commands: Any) -> None:
     query.add_argument("--sql", metavar="SELECT", help="one SELECT; the table is named t, and by its own name")
     query.add_argument("--columns", type=reader(texts.names), metavar="A,B")
     query.add_argument(
-        "--filter", type=reader(texts.json_value), metavar="JSON", help='{"column": "age", "op": ">=", "value": 18}'
+        "--filter",
+        type=reader(texts.row_filter),
+        metavar="FILTER",
+        help="age >= 18 and name like 'A%%', or the API's JSON",
     )
     _append(query, "--aggregate", "CALL", texts.aggregate, "avg(price) as mean, count(*)")
     query.add_argument("--group-by", type=reader(texts.names), metavar="A,B")

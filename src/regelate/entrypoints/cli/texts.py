@@ -154,6 +154,11 @@ def json_value(text: str) -> Any:
     return value
 
 
+def row_filter(text: str) -> Any:
+    """Read a query's filter: JSON where it begins like JSON, else a row filter as text."""
+    return json_value(text) if text.lstrip().startswith(("{", "[")) or not text.strip() else text
+
+
 def whole(low: int = 0) -> Callable[[str], int]:
     """Return a reader of whole numbers from `low` on."""
 

@@ -16,7 +16,6 @@ from pyiceberg.expressions import (
     LessThanOrEqual,
     Reference,
 )
-from pyiceberg.expressions.parser import parse
 from pyiceberg.expressions.visitors import (
     _InclusiveMetricsEvaluator,
     bind,
@@ -29,12 +28,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import DateType, IntegerType, LongType, StringType
 
 from regelate.adapters.iceberg.metadata.packed_maps import PackedMap, unpacked
+from regelate.adapters.iceberg.metadata.row_filter import expression_of_text
 from regelate.adapters.iceberg.metadata.transforms import UNREADABLE, Projection
 from regelate.errors import InvalidRequest
-
-MAX_WHERE_CHARACTERS = 10_000
-MAX_WHERE_PARENTHESES = 100
-"""PyIceberg's parser takes time with the square of a text: `in` with 100,000 numbers takes minutes."""
 
 
 class FilePruner:
@@ -56,19 +52,7 @@ class FilePruner:
     def from_text(cls, text: str, metadata: TableMetadata) -> FilePruner:
         """Parse an Iceberg row filter such as `day >= '2025-01-01' and id < 7`."""
         schema = metadata.schema()
-        if len(text) > MAX_WHERE_CHARACTERS or text.count("(") > MAX_WHERE_PARENTHESES:
-            limits = f"{MAX_WHERE_CHARACTERS} characters and {MAX_WHERE_PARENTHESES} parentheses"
-            raise InvalidRequest("INVALID_FIELD", f"where: at most {limits} are read", field="where")
-        try:
-            expression = parse(text)
-        except Exception as error:
-            at = getattr(error, "loc", None)
-            where = f" near character {at}" if isinstance(at, int) else ""
-            raise InvalidRequest(
-                "INVALID_FIELD",
-                f"where: not an Iceberg row filter{where}; write for example: day >= '2025-01-01' and id < 7",
-                field="where",
-            ) from error
+        expression = expression_of_text(text, "where")
         try:
             bind(schema, expression, case_sensitive=True)
             return cls(expression, metadata, schema)
