@@ -321,6 +321,19 @@ def test_a_process_that_died_idle_is_not_lent(made: Callable[..., QueryPool], qu
     assert rows(answered(pool, question("SELECT id FROM t"))) == [{"id": 1}]
 
 
+def test_a_start_that_takes_longer_than_a_query_may_is_not_begun_again(
+    made: Callable[..., QueryPool], question: Make
+) -> None:
+    pool = made()
+    with pool.process("a", time.monotonic() + 60) as process:
+        error = fault(lambda: asked(process, question("SELECT id FROM t", seconds=0)))
+        assert (error.code, error.status, error.retryable) == ("ENGINE_UNAVAILABLE", 503, True)
+        assert process.lives
+    with pool.process("a", time.monotonic() + 60) as again:
+        assert again is process
+        assert rows(asked(again, question("SELECT id FROM t"))) == [{"id": 1}]
+
+
 # --- what a process is ------------------------------------------------------------------------------------------------
 
 
@@ -442,6 +455,6 @@ def test_a_process_that_does_not_start_is_told_from_one_that_crashed(
     question: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(query_process, "MODULE", "tests.support.lying_child")
-    error = fault(lambda: asked(QueryProcess(MEMORY_BYTES), question("start")))
+    error = fault(lambda: asked(QueryProcess(MEMORY_BYTES, remote=True), question("SELECT 1")))
     assert (error.code, error.status) == ("ENGINE_UNAVAILABLE", 503)
     assert "3" in error.message

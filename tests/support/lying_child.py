@@ -1,4 +1,7 @@
-"""A process for queries gone bad: says what its question tells it to say, whether those are frames or not."""
+"""A process for queries gone bad: says what its question tells it to say, whether those are frames or not.
+
+One that is to read from a store does not even start.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from regelate.adapters.duckdb.question import HEADER, Kind, Question, send
 
 def main(arguments: list[str]) -> None:
     pipe = socket.socket(fileno=int(arguments[0]))
-    _, length = HEADER.unpack(pipe.recv(HEADER.size, socket.MSG_WAITALL))
-    question: Question = pickle.loads(pipe.recv(length, socket.MSG_WAITALL))
-    if question.statement.text == "start":
+    if arguments[3] == "1":
         os._exit(3)
     send(pipe, Kind.READY, b"{}")
+    _, length = HEADER.unpack(pipe.recv(HEADER.size, socket.MSG_WAITALL))
+    question: Question = pickle.loads(pipe.recv(length, socket.MSG_WAITALL))
     pipe.sendall(bytes.fromhex(question.statement.text))
     pipe.recv(1)  # until the parent has heard enough
 

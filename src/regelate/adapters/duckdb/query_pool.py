@@ -83,7 +83,7 @@ class QueryPool:
                     status=429,
                 )
             self._drop_dead()
-            process = self._idle.pop() if self._idle else None
+            process = self._best(who)
             self._busy[who] += 1
             self._needed = max(self._needed, self._busy.total())
         try:
@@ -91,6 +91,15 @@ class QueryPool:
         except BaseException:
             self._leave(who)
             raise
+
+    def _best(self, who: str) -> QueryProcess | None:
+        """Take an idle process out: one that has started, but for those who made one end."""
+        if not self._idle:
+            return None
+        wanted = who not in self._enders
+        best = next((process for process in self._idle if process.ready is wanted), self._idle[0])
+        self._idle.remove(best)
+        return best
 
     def _leave(self, who: str, process: QueryProcess | None = None) -> None:
         with self._changed:

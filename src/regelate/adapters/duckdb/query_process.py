@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import select
 import signal
 import socket
 import subprocess
@@ -61,6 +62,7 @@ INHERITED = (
     "no_proxy",
 )
 """All that a child gets of this process's environment: how to load its libraries and how to reach a store."""
+READY_BYTES = HEADER.size + 2
 RECEIVED_BYTES = 256 * 1024
 PROC = Path("/proc")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -126,6 +128,15 @@ class QueryProcess:
         return not self._held.closed and self._process.poll() is None
 
     @property
+    def ready(self) -> bool:
+        """Whether it has started, so that a question need not wait."""
+        if not self._ready and self.lives:
+            looking = select.poll()
+            looking.register(self._pipe, select.POLLIN)
+            return bool(looking.poll(0))
+        return self._ready
+
+    @property
     def resident_bytes(self) -> int:
         """Return what the child takes now; 0 where the system does not tell."""
         try:
@@ -143,6 +154,9 @@ class QueryProcess:
         sound = False
         self._received = dict.fromkeys(Kind, 0)
         try:
+            sound = not self._ready  # it is not the query's fault if a start takes long
+            self._await_start(ends, question)
+            sound = False
             self._say(question, last)
             while True:
                 kind, words = self._hear(question, last)
@@ -158,6 +172,18 @@ class QueryProcess:
             if not sound:
                 self.kill()
 
+    def _await_start(self, ends: float, question: Question) -> None:
+        try:
+            while not self._ready and len(self._buffer) < READY_BYTES:
+                self._buffer += self._receive(ends)
+            if not self._ready:
+                self._ready = self._frame(ends, question.limits)[0] is Kind.READY
+        except TimeoutError:
+            told = "the process for queries had not started when the time of the query was over; repeat"
+            raise Unavailable("ENGINE_UNAVAILABLE", told) from None
+        except (ChildEndedError, OSError, ValueError) as error:
+            raise self._ended(question) from error
+
     def _say(self, question: Question, last: float) -> None:
         data = pickle.dumps(question)
         self._pipe.settimeout(max(last - time.monotonic(), 0.001))
@@ -171,9 +197,6 @@ class QueryProcess:
     def _hear(self, question: Question, last: float) -> tuple[Kind, Any]:
         try:
             kind, data = self._frame(last, question.limits)
-            if kind is Kind.READY:
-                self._ready = True
-                kind, data = self._frame(last, question.limits)
             words: Any = data if kind is Kind.LINES else json.loads(data, parse_constant=_no_number)
             return kind, fault_of(words) if kind is Kind.FAULT else judged(kind, words)
         except TimeoutError:
