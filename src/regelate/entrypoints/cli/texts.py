@@ -155,8 +155,10 @@ def json_value(text: str) -> Any:
 
 
 def row_filter(text: str) -> Any:
-    """Read a query's filter: JSON where it begins like JSON, else a row filter as text."""
-    return json_value(text) if text.lstrip().startswith(("{", "[")) or not text.strip() else text
+    """Read a query's filter: JSON where it is or begins like JSON, else a row filter as text."""
+    if re.match(r"\s*([{\[]|[0-9.+-]*$)", text):
+        return json_value(text)
+    return text
 
 
 def whole(low: int = 0) -> Callable[[str], int]:
