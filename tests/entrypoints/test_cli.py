@@ -448,6 +448,16 @@ def test_a_repeated_command_with_an_idempotency_key_writes_no_row_twice(run: Run
     assert [row["id"] for row in rows_of(run, "shop.orders")] == [0, 1, 2, 3, 4]
 
 
+def test_a_branch_is_written_and_compacted_by_its_name(run: Run) -> None:
+    orders(run, writes=2)
+    ended = run("write", "shop.orders", "-", "--ref", "side", stdin=json_lines({"id": 1}))
+    assert (ended.code, "the table has no branch or tag 'side'" in ended.err) == (1, True)
+    done(run("write", "shop.orders", "-", "--ref", "main", stdin=json_lines({"id": 1})))
+    planned = done(run("compact", "shop.orders", "--ref", "main", "--force", "--dry-run"))
+    assert "regelate compact shop.orders --ref main does it" in planned.out
+    assert run("compact", "shop.orders", "--ref", "side").code == 1
+
+
 def test_overwritten_partitions_hold_all_rows_of_the_file_however_many_a_request_takes(
     run: Run, tmp_path: Path
 ) -> None:

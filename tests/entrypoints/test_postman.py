@@ -40,6 +40,7 @@ OPERATIONS = [
     "EXPIRE_SNAPSHOTS",
     "CREATE_TAG",
     "QUERY",
+    "WRITE",
     "ROLLBACK",
     "DROP_TAG",
     "LIST_JOBS",

@@ -41,8 +41,8 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "LIST_JOBS": {"tenant_id": "t"},
 }
 NOT_BUILT = {
-    "COMPACT": ["ref", "job_id"],
-    "WRITE": ["ref", "async"],
+    "COMPACT": ["job_id"],
+    "WRITE": ["async"],
     "QUERY": ["idempotency_key"],
     "EXPIRE_SNAPSHOTS": ["older_than_hours", "idempotency_key"],
 }
@@ -157,6 +157,9 @@ def test_a_field_that_is_not_built_does_not_exist(operation: str, name: str) -> 
         ("QUERY", {"snapshot_id": 1, "ref": "v1"}, "INVALID_FIELD", "ref"),
         ("QUERY", {"as_of": 1, "ref": "v1"}, "INVALID_FIELD", "ref"),
         ("QUERY", {"ref": ""}, "INVALID_FIELD", "ref"),
+        ("WRITE", {"ref": ""}, "INVALID_FIELD", "ref"),
+        ("COMPACT", {"ref": 1}, "INVALID_FIELD", "ref"),
+        ("COMPACT", {"ref": "b", "resume_token": "t"}, "INVALID_FIELD", "resume_token"),
         ("QUERY", {"sql": "SELECT 1", "columns": ["a"]}, "INVALID_FIELD", "sql"),
         ("QUERY", {"aggregates": [{"function": "median"}]}, "INVALID_FIELD", "aggregates[0].function"),
         ("QUERY", {"order_by": [{"column": "a"}, {"direction": "asc"}]}, "MISSING_FIELD", "order_by[1].column"),

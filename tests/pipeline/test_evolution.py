@@ -240,6 +240,36 @@ def test_a_branch_and_a_tag_of_spark_are_read_by_query_as_spark_reads_them(spark
     assert (refs["early"], refs["side"] != main, refs["main"] != main) == (main, True, True)
 
 
+def test_spark_reads_the_branch_that_the_service_writes_and_compacts_and_main_never_moves(
+    spark: SparkSession, lake: Lake
+) -> None:
+    api = Api(spark, lake, {"id": LONG, "note": TEXT})
+    api.write([{"id": 1, "note": "a"}], [{"id": 2, "note": "b"}])
+    spark.sql(f"ALTER TABLE {api.sql} CREATE BRANCH side RETAIN 30 DAYS WITH SNAPSHOT RETENTION 5 SNAPSHOTS")
+    spark.sql(f"INSERT INTO {api.sql}.branch_side VALUES (3, 'spark')")
+    main, refs = api.by_spark(), {row.name: row for row in spark.sql(f"SELECT * FROM {api.sql}.refs").collect()}
+    api.ask("WRITE", ref="side", records=[{"id": 4, "note": "d"}])
+    api.ask("WRITE", ref="side", mode="upsert", key=["id"], records=[{"id": 1, "note": "new"}])
+    spark.sql(f"REFRESH TABLE {api.sql}")
+    spark.sql(f"DELETE FROM {api.sql}.branch_side WHERE id = 2")
+    side = api.by_spark("VERSION AS OF 'side'")
+    assert side == Counter(
+        repr([("id", number), ("note", note)]) for number, note in ((1, "new"), (3, "spark"), (4, "d"))
+    )
+    told = api.ask("COMPACT", ref="side", force=True, options={"rewrite-all": True})
+    assert (told["status"], told["stats"]["files_after"]) == ("COMPLETED", 1)
+    assert (api.by_spark("VERSION AS OF 'side'"), api.by_spark()) == (side, main)
+    named = spark.sql(f"SELECT * FROM {api.sql}.branch_side").collect()
+    assert Counter(repr(sorted(row.asDict().items())) for row in named) == side
+    after = {row.name: row for row in spark.sql(f"SELECT * FROM {api.sql}.refs").collect()}
+    assert after["main"] == refs["main"]
+    kept = ("max_reference_age_in_ms", "min_snapshots_to_keep", "max_snapshot_age_in_ms")
+    assert [after["side"][name] for name in kept] == [refs["side"][name] for name in kept]
+    assert after["side"].snapshot_id == told["snapshot_id"]
+    spark.sql(f"INSERT INTO {api.sql}.branch_side VALUES (5, 'on')")
+    assert len(api.ask("QUERY", ref="side")["rows"]) == 4
+
+
 def sorted_items(row: dict[str, Any]) -> list[tuple[str, Any]]:
     return sorted(row.items())
 

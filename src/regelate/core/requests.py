@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from regelate.core.engines import Engine
+from regelate.core.table.table import MAIN_BRANCH
 
 JsonValue = Any
 IDENTIFIER = re.compile(r"[\x21-\x7e]{1,128}")
@@ -67,6 +68,8 @@ class CompactRequest:
     run_async: bool = False
     time_budget_seconds: float | None = None
     resume_token: str | None = None
+    ref: str = MAIN_BRANCH
+    """The branch that is compacted."""
 
     @property
     def work(self) -> CompactRequest:
@@ -82,7 +85,8 @@ class CompactRequest:
     def only_here(self) -> tuple[str, ...]:
         """Name the fields of this request that Spark knows nothing of."""
         names = ("max_files", "max_cost", "plan_id", "resume_token", "time_budget_seconds")
-        return tuple(name for name in names if getattr(self, name) is not None)
+        asked = [name for name in names if getattr(self, name) is not None]
+        return (*asked, *(["ref"] if self.ref != MAIN_BRANCH else []))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

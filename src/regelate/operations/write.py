@@ -13,7 +13,7 @@ from regelate.core.requests import WriteMode
 from regelate.core.running.commit import SnapshotChange
 from regelate.core.running.rewrite import NewDataFile
 from regelate.core.table.head import Head
-from regelate.core.table.table import FileScanTask, SnapshotEntry, run_summary
+from regelate.core.table.table import MAIN_BRANCH, FileScanTask, SnapshotEntry, run_summary
 from regelate.errors import Unsupported, keeps_files
 from regelate.operations.committing.attempt import Attempted, attempt
 from regelate.ports.clock import Clock
@@ -75,11 +75,12 @@ def write(tools: WriteTools, command: WriteCommand) -> WriteResult:
     """Write records all-or-nothing and commit them in one snapshot.
 
     Errors: InvalidRequest (422, the first faults by row and column; IDEMPOTENCY_KEY_REUSED; nothing written),
-    Conflict COMMIT_CONFLICT or TABLE_REPLACED, CommitStateUnknown. Zero rows commit nothing. An upsert or overwrite
-    that loses a race is computed anew on the new head, so it never rests on rows that changed meanwhile.
+    Conflict COMMIT_CONFLICT, TABLE_REPLACED or REF_DROPPED, CommitStateUnknown. Zero rows commit nothing. An upsert or
+    overwrite that loses a race is computed anew on the new head, so it never rests on rows that changed meanwhile.
     """
-    request_digest = _digest(tools.rows, command) if command.repeatable else None
-    earlier = tools.committer.head().run(command.run_id)
+    head = tools.committer.head()
+    request_digest = _digest(tools.rows, command, head.ref) if command.repeatable else None
+    earlier = head.run(command.run_id)
     if earlier is not None:
         earlier.check_request(request_digest)
         written = int(earlier.summary.get(RECORDS_WRITTEN, 0))
@@ -120,8 +121,9 @@ class _Replacement:
         return self.metadata_location == head.metadata_location
 
 
-def _digest(writer: RowWriter, command: WriteCommand) -> str:
-    return digest(json.dumps([command.mode.value, command.key, writer.digest(command.rows)]))
+def _digest(writer: RowWriter, command: WriteCommand, ref: str) -> str:
+    branch = [] if ref == MAIN_BRANCH else [ref]
+    return digest(json.dumps([command.mode.value, command.key, writer.digest(command.rows), *branch]))
 
 
 def _committed(

@@ -60,7 +60,7 @@ class CompactionRuns:
 
     def check(self, address: Address, part: RunPart) -> None:
         """Load the table and resolve every knob, and do nothing. Errors: as the run itself would raise them."""
-        with self._tables.open(address) as session:
+        with self._tables.open(address, ref=part.request.ref) as session:
             self._knobs.command(session, part)
 
     def run(self, address: Address, part: RunPart, how: How, progress: Progress | None = None) -> RanPart:
@@ -70,7 +70,7 @@ class CompactionRuns:
 
         dry_run = part.request.dry_run
         observed = nullcontext() if dry_run else observed_compaction(self._telemetry, table=address.ident)
-        with observed, self._tables.open(address) as session:
+        with observed, self._tables.open(address, ref=part.request.ref) as session:
             command = replace(
                 self._knobs.command(session, part),
                 partial_progress=how.partial_progress,

@@ -13,7 +13,7 @@ from regelate.core.jobs.job import JobRecord, JobState, Origin, lock_of
 from regelate.core.jobs.listing import EVERY_JOB, JobFilter, page_token, place_in
 from regelate.core.requests import CompactRequest, request_json
 from regelate.core.table.table import key_reused
-from regelate.errors import InvalidRequest, NotFound
+from regelate.errors import InvalidRequest, NotFound, Unavailable
 from regelate.operations import answers
 from regelate.operations.compacting.continuing import RunPart
 from regelate.operations.jobs.jobs import cancel, give_up, live_job, look_after, running_job, submit, tell_pending
@@ -53,7 +53,7 @@ class JobDesk:
         """Store and announce a job for this part and those after it; return it, or the one that the table has.
 
         Errors: Unsupported JOBS_DISABLED, Unavailable JOBS_UNAVAILABLE, InvalidRequest PAYLOAD_TOO_LARGE, and
-        IDEMPOTENCY_KEY_REUSED where its job does something else.
+        IDEMPOTENCY_KEY_REUSED where its job does something else; Unavailable JOB_BUSY where it is at another branch.
         """
         tools = self._stores.needed()
         if len(request_json(part.request)) > MAX_STORED_REQUEST_BYTES:
@@ -81,6 +81,9 @@ class JobDesk:
         )
         if held.run_id == part.base_run_id and not _same(held.request, part.request):
             raise key_reused(job_id=held.job_id)
+        if held.request.ref != part.request.ref:
+            told = f"{held.job_id} is at the branch {held.request.ref[:80]!a} of this table; repeat when it is over"
+            raise Unavailable("JOB_BUSY", told, job_id=held.job_id)
         return held
 
     def running(self, address: Address) -> JobRecord | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regelate.core.access import Access
+from regelate.core.table.table import MAIN_BRANCH
 from regelate.service.access import CatalogAccess
 from regelate.tenancy import Address
 
@@ -28,8 +29,10 @@ class OpenTables:
         self._longest_run_seconds = longest_run_seconds
 
     @contextmanager
-    def open(self, address: Address, access: Access = Access.WRITE) -> Iterator[TableSession]:
-        """Load a table, with a private folder that is gone afterwards, whatever happens."""
+    def open(
+        self, address: Address, access: Access = Access.WRITE, *, ref: str = MAIN_BRANCH
+    ) -> Iterator[TableSession]:
+        """Load a table to work on a branch of it, with a private folder that is gone afterwards, whatever happens."""
         from regelate.adapters.iceberg.metadata_files import metadata_read_once
         from regelate.adapters.iceberg.session import TableSession
         from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
@@ -44,6 +47,7 @@ class OpenTables:
                 annotate=as_iceberg_writes,
                 longest_run_seconds=self._longest_run_seconds,
                 survey=lambda: self._access.survey(address.catalog),
+                ref=ref,
             )
             with session.run():
                 yield session

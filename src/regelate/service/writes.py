@@ -11,6 +11,7 @@ from regelate.core.jobs.job import Origin
 from regelate.core.measures.measures import Wrote
 from regelate.core.policy.options import Auto
 from regelate.core.requests import CompactRequest, WriteMode
+from regelate.core.table.table import MAIN_BRANCH
 from regelate.errors import RegelateError
 from regelate.operations import answers
 from regelate.operations.compacting.conducting import run_id_of
@@ -60,9 +61,11 @@ class Writes:
         mode: str,
         key: Sequence[str],
         idempotency_key: str | None,
+        ref: str = MAIN_BRANCH,
         seconds_left: float | None = None,
     ) -> WriteAnswer:
-        """Write records: JSON objects, or an Arrow table. `seconds_left`: until this process is ended from outside."""
+        """Write records, JSON objects or an Arrow table, to a branch. `seconds_left`: until this process is ended from
+        outside. What `compaction.auto` starts is for main; of another branch a compaction is only recommended."""
         from regelate.operations.write import WriteCommand
 
         run_id = run_id_of("write", idempotency_key)
@@ -73,12 +76,13 @@ class Writes:
             mode=WriteMode(mode),
             key=tuple(key),
         )
-        with self._tables.open(address) as session:
+        with self._tables.open(address, ref=ref) as session:
             done = self._written(session, command)
             properties = session.properties
         recommended, small = done.compaction_recommended, done.small_files_count
         self._telemetry.tell(Wrote(table=address.ident, compaction_recommended=recommended, small_files=small))
-        auto = self._knobs.auto(properties) if recommended else Auto.RECOMMEND
+        starts = recommended and ref == MAIN_BRANCH
+        auto = self._knobs.auto(properties) if starts else Auto.RECOMMEND
         job_id, status = self._followed(address, auto, done.snapshot_id, seconds_left)
         return answers.written(done, job_id=job_id, status=status)
 

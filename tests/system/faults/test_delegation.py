@@ -389,7 +389,7 @@ def test_zorder_is_sparks_alone(stack: SparkStack) -> None:
 
 
 @pytest.mark.parametrize(
-    "field", [{"max_files": 3}, {"max_cost": 1.0}, {"plan_id": "1-a"}, {"time_budget_seconds": 60}]
+    "field", [{"max_files": 3}, {"max_cost": 1.0}, {"plan_id": "1-a"}, {"time_budget_seconds": 60}, {"ref": "b"}]
 )
 def test_what_spark_does_not_understand_is_refused_and_never_ignored(
     stack: SparkStack, field: Mapping[str, object]

@@ -107,6 +107,17 @@ def test_auto_async_submits_one_job_after_the_write_that_finds_enough(stack: Job
     assert stack.job(jobs[4])["totals"]["files_compacted"] == 11
 
 
+@pytest.mark.parametrize("auto", ["async", "sync"])
+def test_auto_starts_nothing_after_a_write_to_a_branch_and_recommends(stack: JobStack, auto: str) -> None:
+    writes(stack, auto, 4)
+    table = stack.table("default.w")
+    table.manage_snapshots().create_branch(table.metadata.current_snapshot_id or 0, "side").commit()
+    told = stack.ok("WRITE", "w", ref="side", records=[{"id": 9}])
+    assert (told["compaction_recommended"], told["small_files_count"]) == (True, 5)
+    assert (told["compaction_job_id"], told["compaction_status"]) == (None, None)
+    assert (stack.work(), len(stack.rows("w")), len(stack.rows("w", ref="side"))) == (0, 4, 5)
+
+
 def test_auto_sync_compacts_within_the_write(stack: JobStack) -> None:
     answers = writes(stack, "sync")
     assert [answer["compaction_status"] for answer in answers] == [None] * 4 + ["COMPLETED"]

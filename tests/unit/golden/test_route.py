@@ -88,6 +88,7 @@ def asked(named: list[str], pairs: dict[str, str]) -> CompactRequest:
         time_budget_seconds=float(pairs["budget"]) if "budget" in pairs else None,
         plan_id=pairs.get("plan-id"),
         resume_token=pairs.get("token"),
+        ref=pairs.get("ref", "main"),
     )
 
 

@@ -175,6 +175,29 @@ def test_t39_a_younger_metadata_file_with_the_same_snapshot_rules_no_attempt_out
     assert not sent.is_on(replace(base, metadata_location="with another snapshot", snapshot_id=8))
 
 
+def test_a_commit_to_another_branch_rules_an_attempt_out_by_its_number(table: MemoryTable) -> None:
+    base = MemoryCommitter(table).head()
+    change = SnapshotChange(operation="append", snapshot_id=7, summary={})
+    sent = SentAttempt(change=change, head=base, outcome=Outcome.UNKNOWN)
+    assert not sent.is_on(replace(base, sequence_number=base.sequence_number + 1))
+    assert replace(sent, head=replace(base, format_version=1)).is_on(replace(base, sequence_number=9))
+    expiry = replace(sent, change=ExpiryChange(snapshot_ids=(1,)))
+    assert expiry.is_on(replace(base, sequence_number=base.sequence_number + 1))
+
+
+def test_an_attempt_on_a_branch_that_went_away_is_over_once_its_number_is_taken(table: MemoryTable) -> None:
+    """Branches are put elsewhere and back, or dropped and made again, and no number is taken by that."""
+    base = replace(MemoryCommitter(table).head(), ref="side")
+    change = SnapshotChange(operation="append", snapshot_id=7, summary={})
+    sent = SentAttempt(change=change, head=base, outcome=Outcome.UNKNOWN)
+    for away in (replace(base, snapshot_id=None), replace(base, snapshot_id=1)):
+        assert not sent.is_over(away)
+        assert sent.is_over(replace(away, sequence_number=base.sequence_number + 1))
+        assert sent.is_over(replace(away, uuid="another table"))
+        assert replace(sent, head=replace(base, swaps_metadata=True)).is_over(replace(away, swaps_metadata=True))
+        assert replace(sent, head=replace(base, ref="main")).is_over(replace(away, ref="main"))
+
+
 def test_t39_under_format_1_such_an_attempt_fits_again_after_a_rollback() -> None:
     table = MemoryTable(format_version=1)
     table.append("x", [1, 2])

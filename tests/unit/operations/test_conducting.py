@@ -114,6 +114,13 @@ def test_a_table_whose_job_is_at_it_is_left_to_that_job() -> None:
     assert table.told == ["running"]
 
 
+def test_a_job_at_another_branch_keeps_nobody_from_compacting() -> None:
+    table = Table(at_it=replace(JOB, request=CompactRequest(ref="side")))
+    assert table.asked() is RAN
+    assert isinstance(table.asked(ref="side"), Delegated)
+    assert table.told == ["running", "run", "running"]
+
+
 def test_a_dry_run_asks_for_no_job() -> None:
     table = Table(at_it=JOB)
     assert table.asked(dry_run=True) is RAN

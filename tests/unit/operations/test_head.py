@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.core.table.head import Head
-from regelate.core.table.table import RUN_ID, SnapshotEntry
+from regelate.core.table.table import RUN_ID, RefKind, SnapshotEntry, SnapshotRef
+from regelate.errors import Conflict
 
 
 def head(
@@ -96,6 +97,21 @@ def test_a_run_from_before_the_point_where_the_history_is_cut_counts(version: in
 def test_on_a_branch_alone_a_run_has_not_landed_on_main() -> None:
     assert with_run(head(1, 2, 3, parents={1: None, 2: 1, 3: 1}), 2).run("run") is None
     assert replace(with_run(head(1, 2), 2), snapshot_id=None).run("run") is None
+
+
+def test_the_head_of_a_branch_knows_what_main_is_on_and_whether_the_branch_is_there() -> None:
+    side, tag = (SnapshotRef(name="side", kind=kind, snapshot_id=3) for kind in (RefKind.BRANCH, RefKind.TAG))
+    main = SnapshotRef(name="main", kind=RefKind.BRANCH, snapshot_id=2)
+    found = replace(head(1, 2, 3, parents={1: None, 2: 1, 3: 1}), ref="side", refs=(main, side))
+    found.check_ref()
+    assert (found.main_id, replace(found, refs=(side,)).main_id, head(1, 2).main_id) == (2, None, 2)
+    assert with_run(found, 3).run("run") is not None
+    assert with_run(found, 2).run("run") is None
+    head(1).check_ref()
+    for refs in ((main,), (main, tag)):
+        with pytest.raises(Conflict, match="'side' was dropped") as gone:
+            replace(found, refs=refs).check_ref()
+        assert gone.value.code == "REF_DROPPED"
 
 
 def test_a_run_that_was_rolled_back_and_cherry_picked_is_in_main_again_and_not_made_twice() -> None:

@@ -142,6 +142,14 @@ def is_locked(error: BaseException) -> bool:
     return type(cause).__module__ == "sqlite3" and "is locked" in str(cause)
 
 
+def is_overtaken(error: BaseException) -> bool:
+    """Say whether PyIceberg would not build a commit because its snapshot's sequence number is taken by now.
+
+    It says so before it writes or sends anything: a commit to another branch fails no requirement.
+    """
+    return isinstance(error, ValueError) and "older than last sequence number" in str(error)
+
+
 def _of_libraries(error: BaseException, text: str) -> RegelateError | None:
     library = type(error).__module__.partition(".")[0]
     if library in _REMOTE_LIBRARIES:

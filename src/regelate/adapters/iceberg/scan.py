@@ -41,21 +41,13 @@ from pyiceberg.types import DoubleType, UUIDType
 from regelate.adapters.iceberg.files.view import GroupViewWriter
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.metadata.pruning import FilePruner
-from regelate.adapters.iceberg.metadata.snapshot import refs_of, snapshot_of
+from regelate.adapters.iceberg.metadata.snapshot import ref_of, snapshot_of
 from regelate.adapters.iceberg.metadata.tasks import Entries, check_format, check_readable
 from regelate.adapters.iceberg.tables.schema import check_size, columns_of
 from regelate.core.query.predicate import Condition, Every, Op, Predicate
 from regelate.core.table.deletes import DeleteIndex
 from regelate.core.table.schema import Column
-from regelate.core.table.table import (
-    MAIN_BRANCH,
-    DeleteContent,
-    DeleteFile,
-    FileScanTask,
-    Partition,
-    RefKind,
-    SnapshotRef,
-)
+from regelate.core.table.table import DeleteContent, DeleteFile, FileScanTask, Partition, RefKind
 from regelate.errors import NotFound, Unsupported
 
 ALL_ROWS = Every()
@@ -138,17 +130,6 @@ class SnapshotScan:
                 if pruner.may_match(entry.data_file):
                     check_readable(data_file)
                     yield FileScanTask(data_file=data_file, deletes=index.applicable(data_file))
-
-
-def ref_of(metadata: TableMetadata, name: str) -> SnapshotRef | None:
-    """Return a branch or tag by its name; None for `main` of a table without a snapshot."""
-    found = refs_of(metadata)
-    named = next((ref for ref in found if ref.name == name), None)
-    if named is None and name != MAIN_BRANCH:
-        known = ", ".join(ref.name for ref in found[:20]) or "none"
-        told = f"the table has no branch or tag {name[:80]!a}; it has {known[:400]}"
-        raise NotFound("REF_NOT_FOUND", told, ref=name[:80])
-    return named
 
 
 def snapshot_as_of(metadata: TableMetadata, as_of_ms: int) -> Snapshot:

@@ -27,7 +27,7 @@ from regelate.adapters.iceberg.files.outputs import Annotate, TableOutputs, loca
 from regelate.adapters.iceberg.files.store import own_folder
 from regelate.adapters.iceberg.files.view import GroupViewWriter
 from regelate.adapters.iceberg.manifests import ManifestReader
-from regelate.adapters.iceberg.metadata.snapshot import SnapshotReader
+from regelate.adapters.iceberg.metadata.snapshot import SnapshotReader, check_branch
 from regelate.adapters.iceberg.s3.access import access_of
 from regelate.adapters.iceberg.s3.file_io import S3FileIO
 from regelate.adapters.iceberg.tables.schema import check_size
@@ -35,6 +35,7 @@ from regelate.core.policy.option_values import codec
 from regelate.core.policy.options import CODEC_PROPERTY
 from regelate.core.policy.policy import SortField
 from regelate.core.table.storage import ObjectStoreAccess
+from regelate.core.table.table import MAIN_BRANCH
 from regelate.errors import RegelateError
 
 if TYPE_CHECKING:
@@ -60,8 +61,9 @@ class TableSession:
         annotate: Annotate,
         longest_run_seconds: float = LONGEST_RUN_SECONDS,
         survey: Callable[[], Catalog] | None = None,
+        ref: str = MAIN_BRANCH,
     ) -> None:
-        """`annotate` gives every output its footer (adapters/parquet).
+        """`annotate` gives every output its footer (adapters/parquet). `ref`: the branch to work on.
 
         `survey` opens the catalog to see the metadata of every table, where `catalog` itself may not.
         """
@@ -74,7 +76,9 @@ class TableSession:
         self._annotate = annotate
         self._longest_run_seconds = longest_run_seconds
         self.table = open_table(catalog, ident)
+        self._ref = ref
         check_size(self.table.schema())
+        check_branch(self.table.metadata, ref)
 
     @contextmanager
     def run(self) -> Iterator[TableSession]:
@@ -150,15 +154,15 @@ class TableSession:
 
     @cached_property
     def reader(self) -> SnapshotReader:
-        return SnapshotReader(self.table, self._manifests)
+        return SnapshotReader(self.table, self._manifests, self._ref)
 
     def fresh_reader(self) -> SnapshotReader:
         """Return a reader of the table as the catalog shows it now."""
-        return SnapshotReader(open_table(self.catalog, self._ident), self._manifests)
+        return SnapshotReader(open_table(self.catalog, self._ident), self._manifests, self._ref)
 
     @cached_property
     def committer(self) -> IcebergCommitter:
-        return IcebergCommitter(self.catalog, self.table, self._manifests, self.ledger)
+        return IcebergCommitter(self.catalog, self.table, self._manifests, self.ledger, self._ref)
 
     @cached_property
     def outputs(self) -> TableOutputs:

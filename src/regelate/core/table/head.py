@@ -1,18 +1,23 @@
-"""A table as its catalog shows it now: which snapshots and refs there are, and what main's history says of a run."""
+"""A table as its catalog shows it now: which snapshots and refs there are, and what a branch says of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from regelate.core.table.table import PLAN_ID, SnapshotEntry, SnapshotRef
+from regelate.core.table.table import MAIN_BRANCH, PLAN_ID, RefKind, SnapshotEntry, SnapshotRef
+from regelate.errors import Conflict
 
 SOURCE_ID = "source-snapshot-id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The table as the catalog shows it now, as far as the attempt loop needs it."""
+    """The table as the catalog shows it now, as far as the attempt loop needs it.
+
+    `snapshot_id`: what the branch `ref` is on; None where `main` is empty, or another branch is gone.
+    `sequence_number`: the last one given, on whatever branch.
+    """
 
     uuid: str
     format_version: int
@@ -23,6 +28,21 @@ class Head:
     refs: tuple[SnapshotRef, ...]
     swaps_metadata: bool = False
     """A commit puts its metadata file in the place of the very one that it was made on (SQL, Glue)."""
+    ref: str = MAIN_BRANCH
+
+    @property
+    def main_id(self) -> int | None:
+        """What main is on, whichever branch is looked at."""
+        if self.ref == MAIN_BRANCH:
+            return self.snapshot_id
+        return next((ref.snapshot_id for ref in self.refs if ref.name == MAIN_BRANCH), None)
+
+    def check_ref(self) -> None:
+        """Raise Conflict REF_DROPPED where the branch is gone."""
+        branches = {ref.name for ref in self.refs if ref.kind is RefKind.BRANCH}
+        if self.ref != MAIN_BRANCH and self.ref not in branches:
+            message = f"the branch {self.ref[:80]!a} was dropped meanwhile; nothing was committed: make it again first"
+            raise Conflict("REF_DROPPED", message, retryable=False, ref=self.ref[:80])
 
     def shows_next(self, base: Head) -> bool:
         """Say whether the commit that came right after `base` is listed, or none came: nothing else made on it landed.
@@ -43,16 +63,16 @@ class Head:
         return at == base.snapshot_id
 
     def run(self, run_id: str) -> SnapshotEntry | None:
-        """Find the snapshot that this run committed, if main still holds it.
+        """Find the snapshot that this run committed, if the branch still holds it.
 
-        One that a rollback took out of main's history is listed until it expires, and counts no more. Where that
+        One that a rollback took out of its history is listed until it expires, and counts no more. Where that
         history is cut, by an expiry or by a catalog that shows no parents (trap T16: only the head is shown), a
         snapshot from before the cut counts.
         """
         return self._held([s for s in self.snapshots if s.run_id == run_id])
 
     def plan(self, plan_id: str) -> SnapshotEntry | None:
-        """Find a snapshot that a run of this plan committed, if main still holds it."""
+        """Find a snapshot that a run of this plan committed, if the branch still holds it."""
         return self._held([s for s in self.snapshots if s.summary.get(PLAN_ID) == plan_id])
 
     def _held(self, found: list[SnapshotEntry]) -> SnapshotEntry | None:
@@ -67,7 +87,7 @@ class Head:
         return next((s for s in self.snapshots if s.run_id == run_id), None)
 
     def lineage(self) -> Iterator[SnapshotEntry]:
-        """Yield main's snapshots from the head back, as far as parents are listed."""
+        """Yield the branch's snapshots from the head back, as far as parents are listed."""
         by_id = {s.snapshot_id: s for s in self.snapshots}
         at = self.snapshot_id
         while at is not None and at in by_id:

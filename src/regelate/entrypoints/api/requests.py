@@ -35,6 +35,8 @@ from regelate.settings.section import OneOf
 StepName = Annotated[str, OneOf(*Step)]
 """The steps of MAINTAIN, in their order."""
 
+BRANCH = "An existing branch to work on in place of main, which does not move."
+
 
 class FieldDefinition(Strict):
     """One column: an Iceberg type, or `struct` with `fields`, `list` with `element`, `map` with `key` and `value`."""
@@ -158,6 +160,7 @@ class Write(TableRequest):
     mode: Annotated[str, OneOf(*WriteMode)] = WriteMode.APPEND.value
     key: list[Name] | None = None
     idempotency_key: Identifier | None = None
+    ref: Name | None = Field(default=None, description=BRANCH)
 
     @model_validator(mode="after")
     def _key_belongs_to_upsert(self) -> Write:
@@ -232,6 +235,7 @@ class Compact(TableRequest):
         description="Commit what is done by then; a resume_token in the answer goes on with the rest.",
     )
     resume_token: Token | None = None
+    ref: Name | None = Field(default=None, description=BRANCH)
 
     @model_validator(mode="after")
     def _resumes_or_begins(self) -> Compact:

@@ -43,6 +43,11 @@ def name_of(args: argparse.Namespace) -> str:
     return frames.printable(".".join(args.table))
 
 
+def branch_of(args: argparse.Namespace) -> str:
+    """Return the table, and the branch that was named, as a command takes them."""
+    return name_of(args) + ("" if args.ref is None else f" --ref {frames.printable(args.ref)}")
+
+
 def create(args: argparse.Namespace) -> int:
     fields = {
         "schema": args.schema,
@@ -188,7 +193,7 @@ def _planned(args: argparse.Namespace, told: Told[CompactAnswer]) -> int:
         screen.say("")
         screen.show(frames.plan_skips(found))
     if found["groups"]:
-        screen.say(f"\nplan id {found['plan_id']}\nNothing was changed; regelate compact {name_of(args)} does it.")
+        screen.say(f"\nplan id {found['plan_id']}\nNothing was changed; regelate compact {branch_of(args)} does it.")
     warn(told.answer.warnings)
     return exit_code(told.answer)
 
@@ -206,6 +211,7 @@ def compact(args: argparse.Namespace) -> int:
         "engine": args.engine,
         "time_budget_seconds": args.time_budget_seconds,
         "resume_token": args.resume_token,
+        "ref": args.ref,
     }
     door = Door(args)
     with screen.progress("planning") as shown:

@@ -134,6 +134,7 @@ def _rows(commands: Any) -> None:
     write.add_argument("--format", choices=("jsonl", "json", "csv", "parquet"), help="when the name does not say it")
     write.add_argument("--null", action="append", metavar="TEXT", help="text of a null in CSV; default: an empty field")
     write.add_argument("--idempotency-key", metavar="KEY", help="repeating the command with it writes no row twice")
+    write.add_argument("--ref", metavar="BRANCH", help="write to this branch; main does not move")
     query = _command(commands, "query", "ask a table")
     query.add_argument("--sql", metavar="SELECT", help="one SELECT; the table is named t, and by its own name")
     query.add_argument("--columns", type=reader(texts.names), metavar="A,B")
@@ -184,6 +185,7 @@ def _compaction(commands: Any) -> None:
         metavar="S",
         help="stop after so long, and commit what is done by then",
     )
+    compact.add_argument("--ref", metavar="BRANCH", help="compact this branch; main does not move")
     compact.add_argument("--engine", choices=ENGINES_ASKED_FOR, help="spark: leave it to a job on Spark")
     compact.add_argument("--resume-token", metavar="TOKEN", help="go on where an earlier run stopped for lack of time")
     plan = _command(commands, "plan", "show what compact would do, and change nothing")

@@ -10,6 +10,7 @@ from regelate.core.answers import DescribeTableAnswer, WriteAnswer
 from regelate.core.jobs.exit_codes import PARTIAL
 from regelate.core.requests import WriteMode
 from regelate.entrypoints.cli import screen
+from regelate.entrypoints.cli.commands import branch_of
 from regelate.entrypoints.cli.door import Door
 from regelate.entrypoints.cli.failures import Failed, usage
 from regelate.entrypoints.cli.rows import (
@@ -104,6 +105,7 @@ def _write(args: argparse.Namespace, door: Door, rows: Any, idempotency_key: str
         "mode": args.mode,
         "key": args.key,
         "idempotency_key": idempotency_key,
+        "ref": args.ref,
     }
     told = door.ask("WRITE", WriteAnswer, args.table, fields, rows=rows)
     done.add(told.answer)
@@ -116,4 +118,4 @@ def _told(args: argparse.Namespace, done: _Sum) -> None:
     screen.say(f"Wrote {plural(done.rows, 'row')} to {table} in {plural(done.commits, 'commit')}.")
     if done.recommended:
         small = plural(done.small_files or 0, "small file")
-        screen.say(f"Compaction is recommended ({small}): regelate compact {table}")
+        screen.say(f"Compaction is recommended ({small}): regelate compact {branch_of(args)}")

@@ -45,9 +45,10 @@ def attempt(
     `patience_seconds` last, for what would be dear to make again. `table_uuid`: of the table that is meant, whatever
     stands under its name by then.
 
-    Errors: Conflict COMMIT_CONFLICT when every attempt lost, TABLE_REPLACED when the table is another one; what the
-    catalog refused a commit with; what `decide` raises; CommitStateUnknown when nobody knows, and then only: after any
-    other error no attempt of this loop is in the table. With `keeps_files` one may still come: nothing is deleted then.
+    Errors: Conflict COMMIT_CONFLICT when every attempt lost, TABLE_REPLACED when the table is another one, REF_DROPPED
+    when its branch is gone; what the catalog refused a commit with; what `decide` raises; CommitStateUnknown when
+    nobody knows, and then only: after any other error no attempt of this loop is in the table. With `keeps_files` one
+    may still come: nothing is deleted then.
     """
     sent = Sent(committer, clock)
     try:
@@ -77,6 +78,7 @@ def _attempt(
             break
         with sent.guarding(head):
             _check_same(head, table_uuid)
+            head.check_ref()
             change = decide(head)
         if change is None:
             sent.check_closed(head)

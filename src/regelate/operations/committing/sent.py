@@ -10,6 +10,7 @@ from typing import Any
 
 from regelate.core.running.commit import Change, CommitRefused, ExpiryChange, Outcome, RefChange, SnapshotChange
 from regelate.core.table.head import Head
+from regelate.core.table.table import MAIN_BRANCH
 from regelate.errors import CommitStateUnknown, Conflict, InvalidRequest, NotFound, RegelateError, keep_files
 from regelate.ports.clock import Clock
 from regelate.ports.commit import Committer
@@ -64,9 +65,23 @@ class SentAttempt:
         """Say whether its base still is what a commit is made on.
 
         Also where a client of the catalog swaps metadata files: it checks the requirements on the file that it finds
-        when it sends, and that may be a younger one than was judged, with another tag or property.
+        when it sends, and that may be a younger one than was judged, with another tag or property. A commit to another
+        branch leaves the base where it is and takes the sequence number.
         """
-        return self.head.snapshot_id == head.snapshot_id
+        return self.head.snapshot_id == head.snapshot_id and not self._number_is_taken(head)
+
+    def is_over(self, head: Head) -> bool:
+        """Say of one whose base is not the head any more whether it can never land, whatever becomes of its branch.
+
+        Branches beside main are put elsewhere and back, or dropped and made again, and no number is taken by that.
+        """
+        free = isinstance(self.change, SnapshotChange) and head.ref != MAIN_BRANCH and head.uuid == self.head.uuid
+        return self.fits_once and (self.head.swaps_metadata or not free or self._number_is_taken(head))
+
+    def _number_is_taken(self, head: Head) -> bool:
+        numbered = self.head.format_version > 1 and self.head.snapshot_id is not None
+        own = isinstance(self.change, SnapshotChange)
+        return own and numbered and head.sequence_number > self.head.sequence_number
 
     @property
     def fits_once(self) -> bool:
@@ -91,7 +106,7 @@ class Sent:
     attempts: list[SentAttempt] = field(default_factory=list)
     """On the head last seen."""
     returning: list[SentAttempt] = field(default_factory=list)
-    """In doubt on an older head, which fit again should main be rolled back to it."""
+    """In doubt on an older head, which fit again should the branch be put back on it."""
     last: SentAttempt | None = None
 
     def add(self, change: Change, head: Head, outcome: Outcome | CommitRefused) -> None:
@@ -113,7 +128,7 @@ class Sent:
         run = head.run(run_id) if run_id is not None else None
         moved = [a for a in self.attempts if not a.is_on(head)]
         explained = self.last if self.last is not None and self.last.outcome is Outcome.LOST else None
-        self.returning += [a for a in moved if a is not explained and a.is_in_doubt and not a.fits_once]
+        self.returning += [a for a in moved if a is not explained and a.is_in_doubt and not a.is_over(head)]
         self.attempts = [a for a in self.attempts if a.is_on(head)]  # the others are ruled out
         if not self.is_in_doubt:
             self.committer.forget_lost()

@@ -74,7 +74,7 @@ def compact_requested(part: RunPart, how: How, env: CompactEnv) -> RanPart | Del
     if isinstance(asked, Job):
         return _delegated(part, how, env, Left(job=asked, origin=Origin.REQUEST))
     running = None if how.request.dry_run else env.running()
-    if running is not None:
+    if running is not None and running.request.ref == part.request.ref:
         return Delegated(job=running, reason="JOB_RUNNING")
     done = run_or_leave(part, how, env.run)
     return _delegated(part, how, env, done) if isinstance(done, Left) else done

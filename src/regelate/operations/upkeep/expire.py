@@ -272,7 +272,7 @@ def _restoring(committer: Committer, head: Head, wanted: Restoration, run_id: st
 
 
 def _change(head: Head, policy: RetentionPolicy, now_ms: int) -> ExpiryChange | None:
-    plan = plan_expiry(head.snapshots, head.refs, head.snapshot_id, policy, now_ms)
+    plan = plan_expiry(head.snapshots, head.refs, head.main_id, policy, now_ms)
     if not plan.snapshot_ids and not plan.ref_names:
         return None
     return ExpiryChange(snapshot_ids=plan.snapshot_ids, ref_names=plan.ref_names, expected_refs=head.refs)

@@ -14,6 +14,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, TableRequirement, TableUpdate
 
 from regelate.adapters.iceberg.catalogs import commits_of
@@ -27,9 +28,9 @@ from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.metadata.consistency import check_succession
 from regelate.adapters.iceberg.metadata.history import ancestry, superseded
 from regelate.adapters.iceberg.metadata.pruning import key_pruner
-from regelate.adapters.iceberg.metadata.snapshot import refs_of, snapshot_entries
+from regelate.adapters.iceberg.metadata.snapshot import branch_head, refs_of, snapshot_entries
 from regelate.adapters.iceberg.metadata.tasks import Entries, check_metadata, check_readable
-from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults, is_locked, refusal
+from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults, is_locked, is_overtaken, refusal
 from regelate.core.catalogs import Commits
 from regelate.core.planning.plan import FileGroup
 from regelate.core.policy.table_properties import MAPPING_PROPERTY, Use, refuse_unusable
@@ -37,7 +38,14 @@ from regelate.core.running.commit import Change, CommitRefused, ExpiryChange, Ou
 from regelate.core.running.conflict import CommitWindow
 from regelate.core.table.deletes import DeleteIndex
 from regelate.core.table.head import Head
-from regelate.core.table.table import DeleteContent, DeleteFile, FileScanTask, TableSnapshot, TableTotals
+from regelate.core.table.table import (
+    MAIN_BRANCH,
+    DeleteContent,
+    DeleteFile,
+    FileScanTask,
+    TableSnapshot,
+    TableTotals,
+)
 from regelate.core.upkeep.manifests import ManifestSummary
 from regelate.errors import InvariantViolated, Unavailable
 from regelate.ports.files import Ledger
@@ -55,8 +63,8 @@ class _Made:
 
 
 class IcebergCommitter:
-    """Implements Committer for one table. Calls the catalog itself: PyIceberg's own retry loop may delete the manifests
-    of a commit that landed (trap T7: a landed commit is cleaned up).
+    """Implements Committer for one branch of a table. Calls the catalog itself: PyIceberg's own retry loop may delete
+    the manifests of a commit that landed (trap T7: a landed commit is cleaned up).
 
     `try_commit` answers LANDED; LOST when the catalog says that a requirement failed or another commit was first;
     UNDONE when a database that was asked once says so; CommitRefused when it says no to the request; UNKNOWN for
@@ -65,13 +73,16 @@ class IcebergCommitter:
     unknown attempt are kept.
     """
 
-    def __init__(self, catalog: Catalog, table: Table, reader: ManifestReader, ledger: Ledger) -> None:
+    def __init__(
+        self, catalog: Catalog, table: Table, reader: ManifestReader, ledger: Ledger, ref: str = MAIN_BRANCH
+    ) -> None:
         refuse_unusable(table.properties, Use.COMMIT)  # before any work that would be in vain
         self._catalog = catalog
         self._ledger = ledger
         self._ident = table.name()
         self._table = table
         self._reader = reader
+        self._ref = ref
         self._seen_at_ms = int(time.time() * 1000)
         self._lost: list[_Made] = []
         """Of attempts that were answered with a conflict, or refused."""
@@ -104,20 +115,22 @@ class IcebergCommitter:
         return self._head[1]
 
     def _described(self, metadata: TableMetadata) -> Head:
+        at = branch_head(metadata, self._ref)
         return Head(
             uuid=str(metadata.table_uuid),
             format_version=metadata.format_version,
-            snapshot_id=metadata.current_snapshot_id,
+            snapshot_id=None if at is None else at.snapshot_id,
             sequence_number=getattr(metadata, "last_sequence_number", 0),
             metadata_location=self._table.metadata_location,
             snapshots=snapshot_entries(metadata),
             refs=refs_of(metadata),
             swaps_metadata=isinstance(self._catalog, MetastoreCatalog),
+            ref=self._ref,
         )
 
     def totals(self) -> TableTotals:
         """Count live data files, bytes and manifests at the head last seen: from its summary, else from manifests."""
-        snapshot = self._table.metadata.current_snapshot()
+        snapshot = self._branch_head()
         if snapshot is None:
             return TableTotals(files=0, size_bytes=0, manifests=0)
         manifests = self._listed()
@@ -144,7 +157,7 @@ class IcebergCommitter:
 
     def bearer(self, sequence_number: int) -> int | None:
         """Return the snapshot that bears this sequence number, as far as manifests of the head last seen show it."""
-        head = self._table.metadata.current_snapshot()
+        head = self._branch_head()
         return self._reader.bearer(self._table.io, head.manifest_list, sequence_number) if head is not None else None
 
     def lost_refs(self, change: ExpiryChange, made_on: str) -> tuple[str, ...] | None:
@@ -173,8 +186,11 @@ class IcebergCommitter:
         check_metadata(self._table.metadata)
         return dangling_deletes(Entries(self._table.metadata, self._table.io, self._reader), self._listed())
 
+    def _branch_head(self) -> Snapshot | None:
+        return branch_head(self._table.metadata, self._ref)
+
     def _listed(self) -> tuple[ManifestFile, ...]:
-        head = self._table.metadata.current_snapshot()
+        head = self._branch_head()
         return self._reader.manifests(self._table.io, head.manifest_list) if head else ()
 
     def live_tasks(self, rows: object | None = None, key: Sequence[str] = ()) -> tuple[FileScanTask, ...]:
@@ -194,7 +210,7 @@ class IcebergCommitter:
     def window(self, base: TableSnapshot, groups: Sequence[FileGroup]) -> CommitWindow:
         """Compare the live files of the planning snapshot with those of the head last seen, for the planned groups."""
         metadata = self._table.metadata
-        head = metadata.current_snapshot()
+        head = self._branch_head()
         base_id = base.snapshot_id
         if base_id is None:
             raise InvariantViolated("NO_BASE", "a rewrite was planned on a table without a snapshot")
@@ -206,7 +222,7 @@ class IcebergCommitter:
         known = {d.path for d in base.delete_files}
         new_deletes = tuple(d for path, d in live_deletes.items() if path not in known)
         return CommitWindow(
-            ancestry=ancestry(metadata, base_id),
+            ancestry=ancestry(metadata, head, base_id),
             same_table=str(metadata.table_uuid) == base.uuid,
             base_snapshot_id=base_id,
             base_sequence_number=base.sequence_number,
@@ -249,7 +265,7 @@ class IcebergCommitter:
         others = () if staged is None else (staged,)
         self._ledger.keep_alive()
         if isinstance(change, SnapshotChange):
-            producer = SnapshotProducer(self._table, self._reader, self._ledger, others)
+            producer = SnapshotProducer(self._table, self._reader, self._ledger, others, ref=self._ref)
             try:
                 with catalog_faults():
                     produced = producer.produce(change)
@@ -291,6 +307,10 @@ class IcebergCommitter:
                 log.info("attempt refused: %s", refused)
                 self._lost.append(made)
                 return CommitRefused(error=refused)
+            if is_overtaken(error):  # another branch took our number: this process saw it, and wrote nothing
+                log.info("attempt lost: %s", error)
+                self._lost.append(made)
+                return Outcome.UNDONE
             if is_locked(error):
                 log.info("attempt lost: %s", error)
                 self._lost.append(made)

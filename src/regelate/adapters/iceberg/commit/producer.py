@@ -1,4 +1,4 @@
-"""Makes one snapshot out of a head and a change: manifests, manifest list, summary, updates and requirements.
+"""Makes one snapshot out of a branch's head and a change: manifests, manifest list, summary, updates and requirements.
 
 One producer for append, overwrite, delete and replace. It owns what PyIceberg's private producer cannot do (traps T6:
 new deletes are looked for from the head, T7: a landed commit is cleaned up, T10: an append fails an overwrite, T11: no
@@ -23,7 +23,7 @@ from pyiceberg.manifest import (
     ManifestFile,
 )
 from pyiceberg.table import Table
-from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
@@ -45,6 +45,7 @@ from regelate.adapters.iceberg.commit.removal import Removal
 from regelate.adapters.iceberg.commit.summary import snapshot_summary
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.metadata.manifest_writer import write_manifest_list
+from regelate.adapters.iceberg.metadata.snapshot import branch_head
 from regelate.core.running.commit import SnapshotChange
 from regelate.core.running.rewrite import NewDataFile
 from regelate.core.table.table import MAIN_BRANCH
@@ -69,17 +70,26 @@ class SnapshotProducer:
     Their names, and `others` that the commit itself will write, are in the ledger before the first of them exists.
     """
 
-    def __init__(self, table: Table, reader: ManifestReader, ledger: Ledger, others: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        table: Table,
+        reader: ManifestReader,
+        ledger: Ledger,
+        others: Sequence[str] = (),
+        *,
+        ref: str = MAIN_BRANCH,
+    ) -> None:
         self._table = table
         self._ledger = ledger
         self._others = others
         self._metadata = table.metadata
         self._reader = reader
+        self._ref = ref
         self.written: list[str] = []
 
     def produce(self, change: SnapshotChange) -> Produced:
         """Write the metadata files of one attempt; `written` lists them, also when a fault cuts the work short."""
-        head = self._metadata.current_snapshot()
+        head = branch_head(self._metadata, self._ref)
         listed = self._reader.manifests(self._table.io, head.manifest_list) if head else ()
         regrouped = {path for group in change.manifest_groups for path in group.paths}
         removal = Removal(change)
@@ -123,7 +133,7 @@ class SnapshotProducer:
             updates=(
                 *(self._restoring(change.restored, snapshot) if change.restored is not None else ()),
                 AddSnapshotUpdate(snapshot=snapshot),
-                _moved(self._metadata.refs.get(MAIN_BRANCH), snapshot),
+                self._moved(snapshot),
             ),
             requirements=self._requirements(head),
             written=tuple(files.written),
@@ -166,9 +176,21 @@ class SnapshotProducer:
     def _requirements(self, head: Snapshot | None) -> tuple[TableRequirement, ...]:
         return (
             AssertTableUUID(uuid=self._metadata.table_uuid),
-            AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=head.snapshot_id if head else None),
+            AssertRefSnapshotId(ref=self._ref, snapshot_id=head.snapshot_id if head else None),
             AssertCurrentSchemaId(current_schema_id=self._metadata.current_schema_id),
             AssertDefaultSpecId(default_spec_id=self._metadata.default_spec_id),
+        )
+
+    def _moved(self, snapshot: Snapshot) -> SetSnapshotRefUpdate:
+        """Move the branch to the snapshot and keep its own retention settings."""
+        ref = self._metadata.refs.get(self._ref)
+        return SetSnapshotRefUpdate(
+            ref_name=self._ref,
+            type=SnapshotRefType.BRANCH,
+            snapshot_id=snapshot.snapshot_id,
+            min_snapshots_to_keep=ref.min_snapshots_to_keep if ref else None,
+            max_snapshot_age_ms=ref.max_snapshot_age_ms if ref else None,
+            max_ref_age_ms=ref.max_ref_age_ms if ref else None,
         )
 
     def _parted(
@@ -237,15 +259,3 @@ def _manifest_counts(
         "manifests-replaced": str(len(replaced)),
         "entries-processed": str(sum(m.existing_files_count or 0 for m in made)),
     }
-
-
-def _moved(ref: SnapshotRef | None, snapshot: Snapshot) -> SetSnapshotRefUpdate:
-    """Move main to the snapshot and keep its own retention settings."""
-    return SetSnapshotRefUpdate(
-        ref_name=MAIN_BRANCH,
-        type=SnapshotRefType.BRANCH,
-        snapshot_id=snapshot.snapshot_id,
-        min_snapshots_to_keep=ref.min_snapshots_to_keep if ref else None,
-        max_snapshot_age_ms=ref.max_snapshot_age_ms if ref else None,
-        max_ref_age_ms=ref.max_ref_age_ms if ref else None,
-    )

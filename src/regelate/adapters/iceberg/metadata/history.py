@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 
 from regelate.adapters.iceberg.tables.properties import gc_enabled
 from regelate.core.running.conflict import Ancestry
 
 
-def ancestry(metadata: TableMetadata, base_id: int) -> Ancestry:
-    """Say what has become of a snapshot: still behind the head, rolled back, expired, or hidden (trap T16: only the
-    head is shown)."""
+def ancestry(metadata: TableMetadata, head: Snapshot | None, base_id: int) -> Ancestry:
+    """Say what has become of a snapshot: still behind a branch's head, rolled back, expired, or hidden (trap T16: only
+    the head is shown)."""
     by_id = {s.snapshot_id: s for s in metadata.snapshots}
-    snapshot = metadata.current_snapshot()
+    snapshot = head
     while snapshot is not None:
         if snapshot.snapshot_id == base_id:
             return Ancestry.ANCESTOR

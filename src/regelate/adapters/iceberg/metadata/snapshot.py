@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import NestedField, StructType
 
@@ -39,13 +40,15 @@ from regelate.errors import InvalidRequest, NotFound, RegelateError, Unavailable
 class SnapshotReader:
     """Reads metadata of one loaded table; never a data file.
 
-    Errors: NotFound SNAPSHOT_NOT_FOUND; Unsupported UNSUPPORTED_TABLE; DataUnavailable METADATA_CORRUPT; Unavailable
-    TIME_CAP_EXCEEDED when a deadline (of `time.monotonic`) passes between two manifests.
+    Errors: NotFound SNAPSHOT_NOT_FOUND, REF_NOT_FOUND; InvalidRequest INVALID_FIELD for a tag; Unsupported
+    UNSUPPORTED_TABLE; DataUnavailable METADATA_CORRUPT; Unavailable TIME_CAP_EXCEEDED when a deadline (of
+    `time.monotonic`) passes between two manifests.
     """
 
-    def __init__(self, table: Table, manifests: ManifestReader) -> None:
+    def __init__(self, table: Table, manifests: ManifestReader, ref: str = MAIN_BRANCH) -> None:
         self._table = table
         self._manifests = manifests
+        self._ref = ref
 
     def properties(self) -> Mapping[str, str]:
         return self._table.metadata.properties
@@ -60,12 +63,12 @@ class SnapshotReader:
     def read(
         self, policy: CompactionPolicy, *, snapshot_id: int | None = None, deadline: float | None = None
     ) -> TableSnapshot:
-        """Return the table at its head, or at the given snapshot, with the candidates that the policy selects."""
+        """Return the table at its branch's head, or at the given snapshot, with the candidates that are selected."""
         metadata = self._table.metadata
         check_format(metadata)
         _check_sort_order(policy, metadata)
         pruner = _pruner(policy, metadata)
-        snapshot = snapshot_of(metadata, snapshot_id)
+        snapshot = self._head() if snapshot_id is None else snapshot_of(metadata, snapshot_id)
         census = Census(policy, timestamps(metadata))
         if snapshot is None:
             return self._value(metadata, None, census, (), ())
@@ -84,7 +87,7 @@ class SnapshotReader:
         metadata = self._table.metadata
         check_format(metadata)
         pruner = _pruner(policy, metadata)
-        snapshot = metadata.current_snapshot()
+        snapshot = self._head()
         if snapshot is None:
             return
         manifests = self._manifests.manifests(self._table.io, snapshot.manifest_list)
@@ -92,6 +95,10 @@ class SnapshotReader:
         index = DeleteIndex(entries.delete_files(manifests))
         for _, task, reason in self._classified(policy, pruner, manifests, entries, index, None):
             yield task.data_file, reason
+
+    def _head(self) -> Snapshot | None:
+        check_branch(self._table.metadata, self._ref)
+        return branch_head(self._table.metadata, self._ref)
 
     def input_metrics(self, snapshot: TableSnapshot, groups: Sequence[FileGroup]) -> dict[int, InputMetrics]:
         """Read what the manifests of a snapshot say of the columns of planned files; by the index of their group."""
@@ -155,6 +162,7 @@ class SnapshotReader:
             sort_order_id=metadata.default_sort_order_id,
             properties=dict(metadata.properties),
             column_types=column_types(metadata),
+            ref=self._ref,
             candidates=tuple(census.candidates),
             totals=census.totals(),
             size_histogram=census.histogram(),
@@ -195,6 +203,34 @@ def snapshot_of(metadata: TableMetadata, snapshot_id: int | None) -> Snapshot | 
     if found is None:
         raise NotFound("SNAPSHOT_NOT_FOUND", f"snapshot {snapshot_id} is not in the table (expired?)")
     return found
+
+
+def branch_head(metadata: TableMetadata, ref: str) -> Snapshot | None:
+    """Return the snapshot that a branch is on; None where `main` is empty, or there is no other branch of this name."""
+    if ref == MAIN_BRANCH:
+        return metadata.current_snapshot()
+    found = metadata.refs.get(ref)
+    is_branch = found is not None and found.snapshot_ref_type is SnapshotRefType.BRANCH
+    return metadata.snapshot_by_id(found.snapshot_id) if found is not None and is_branch else None
+
+
+def check_branch(metadata: TableMetadata, ref: str) -> None:
+    """Refuse to work on what is no branch. Errors: NotFound REF_NOT_FOUND; InvalidRequest INVALID_FIELD for a tag."""
+    found = ref_of(metadata, ref)
+    if found is not None and found.kind is RefKind.TAG:
+        told = f"ref: {ref[:80]!a} is a tag, which stays on its snapshot; name a branch (QUERY reads tags)"
+        raise InvalidRequest("INVALID_FIELD", told, field="ref")
+
+
+def ref_of(metadata: TableMetadata, name: str) -> SnapshotRef | None:
+    """Return a branch or tag by its name; None for `main` of a table without a snapshot."""
+    found = refs_of(metadata)
+    named = next((ref for ref in found if ref.name == name), None)
+    if named is None and name != MAIN_BRANCH:
+        known = ", ".join(ref.name for ref in found[:20]) or "none"
+        told = f"the table has no branch or tag {name[:80]!a}; it has {known[:400]}"
+        raise NotFound("REF_NOT_FOUND", told, ref=name[:80])
+    return named
 
 
 def timestamps(metadata: TableMetadata) -> dict[int, int]:
