@@ -381,7 +381,7 @@ def test_json_prints_the_answer_of_the_api_and_nothing_else(run: Run, operation:
 
 def test_json_prints_a_refusal_as_the_api_gives_it(run: Run) -> None:
     ended = run("health", "shop.nothing", "--json")
-    assert (ended.code, ended.answer["error"]["code"]) == (1, "TABLE_NOT_FOUND")
+    assert (ended.code, ended.answer["error"]["code"]) == (1, "NAMESPACE_NOT_FOUND")
     assert_two_lines(ended)
 
 

@@ -122,10 +122,13 @@ def _judge_refs(hand: Hand) -> None:
 
 
 def _gave_up_its_expiry(actor: Actor) -> bool:
-    """After a conflict that no head explained, the run being too old for another attempt: the answer is the commit's,
-    and what may still be under way is left to a sweep."""
-    warnings = getattr(actor.answer, "warnings", ())
-    return actor.was_turned_away and any("not expired" in text for text in warnings)
+    """After a conflict that no head explained, the run being too old for another attempt, or nothing being left to
+    expire: the answer is the compaction's, and what may still be under way is left to a sweep."""
+    answer = actor.answer
+    if not actor.was_turned_away or not isinstance(answer, CompactOutcome):
+        return False
+    nothing_left = answer.stats is None or not answer.stats.snapshots_expired
+    return nothing_left or any("not expired" in text for text in answer.warnings)
 
 
 def _judge_leaks(hand: Hand) -> None:
