@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup-spark demo demo-spark serve notebook lint test test-spark test-catalogs test-airflow test-rie postman validate sim sim-mutations test-concurrency fuzz-filters corpus lost-delete bench bench-spark dist golden index requirements clean
+.PHONY: help install setup-spark demo demo-spark serve notebook lint test test-spark test-catalogs test-airflow test-rie postman validate sim sim-mutations test-concurrency fuzz-filters corpus lost-delete attack bench bench-spark dist golden index requirements clean
 
 ##@ Start
 
@@ -142,6 +142,9 @@ corpus: setup-spark ## fifty odd tables by Spark and Iceberg's writers: compacte
 
 lost-delete: setup-spark ## rows deleted during a rewrite come back with Iceberg's RewriteFiles, not with COMPACT: both, side by side
 	$(BIN)/python -m tests.spark.lost_delete
+
+attack: install ## 1,187 hostile requests against a server and a handler of its own; how others fare meanwhile
+	$(BIN)/python -m tests.system.attack --write benchmarks/results/attack.md
 
 ##@ Measure
 

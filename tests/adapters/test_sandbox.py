@@ -15,7 +15,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from regelate.adapters.duckdb.guard import guard
 from regelate.adapters.duckdb.query import QueryResult, files_of, source_of
-from regelate.adapters.duckdb.sandbox import Deadline, lock, plain_message
+from regelate.adapters.duckdb.question import ScanPaths
+from regelate.adapters.duckdb.sandbox import Deadline, lock, plain_message, query_fault
 from regelate.adapters.duckdb.session import open_session
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.scan import SnapshotScan
@@ -529,3 +530,15 @@ def test_a_message_shows_the_callers_own_sql_and_nothing_of_the_engines_inside(t
 
 def test_a_message_of_any_length_is_read_up_to_what_is_shown() -> None:
     assert plain_message("a:" * 10_000_000) == ("a:" * 1_000)[:600]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (duckdb.Error("std::bad_alloc"), "OUT_OF_MEMORY"),
+        (duckdb.InvalidInputException("Invalid Input Error: "), "QUERY_ERROR"),
+        (duckdb.Error("don't know what type: 13"), "DATA_FILE_CORRUPT"),
+    ],
+)
+def test_an_error_without_a_reason_blames_a_file_only_where_no_kind_is_named(error: duckdb.Error, code: str) -> None:
+    assert query_fault(error, ScanPaths(data=("/lake/a.parquet",)), 3).code == code

@@ -176,6 +176,10 @@ def test_the_swagger_page_is_whole_and_served_in_development_only(service: FakeS
         {"detail-type": "x", "detail": {}},
         {"httpMethod": "GET"},
         {"requestContext": {"http": {"method": "GET"}}},
+        {**v1("GET", "/health"), "headers": ["a"]},
+        {**v2("GET", "/health"), "headers": "a: b"},
+        {"rawPath": "/health", "requestContext": {"http": {"method": "GET"}, "stage": ["$default"]}},
+        {"Records": [{"eventSource": "aws:sqs", "body": "{}", "attributes": None}]},
     ],
 )
 def test_what_is_no_request_fails_the_invocation_so_that_no_queue_takes_it_for_done(

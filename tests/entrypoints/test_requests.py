@@ -12,6 +12,7 @@ from regelate.core.requests import CompactRequest, QueryRequest, fields_of
 from regelate.entrypoints.actions import OPERATIONS, parse_request
 from regelate.entrypoints.api.definition import table_definition
 from regelate.entrypoints.api.requests import Compact, CreateTable, Query, Write, asked
+from regelate.entrypoints.api.validation import MAX_VALUES
 from regelate.errors import InvalidRequest
 
 TABLE = {"tenant_id": "t", "namespace": "n", "table": "users"}
@@ -324,3 +325,19 @@ def test_models_are_strict_and_closed_all_the_way_down() -> None:
             below = [field.annotation, *getattr(field.annotation, "__args__", ())]
             waiting += [b for b in below if isinstance(b, type) and issubclass(b, BaseModel) and b not in seen]
     assert len(seen) > len(OPERATIONS)
+
+
+def test_of_many_unknown_fields_the_first_are_named() -> None:
+    fault = refused("HEALTH_CHECK", **{f"f{number}": number for number in range(20_000)})
+    assert [found["field"] for found in fault.details["faults"]] == ["f0", "f1", "f2", "f3", "f4"]
+
+
+@pytest.mark.parametrize("values", [["id"] * (MAX_VALUES + 1), {"deep": [[1] * (MAX_VALUES + 1)]}])
+def test_an_array_or_object_of_too_many_values_is_refused_before_it_is_judged(values: object) -> None:
+    fault = refused("QUERY", columns=values)
+    assert (fault.code, fault.details["field"], fault.details["max_values"]) == ("INVALID_FIELD", "columns", MAX_VALUES)
+
+
+def test_rows_have_a_limit_of_their_own() -> None:
+    rows = [{"id": 1}] * (MAX_VALUES + 1)
+    assert isinstance(parse_request({"operation": "WRITE", **MINIMAL["WRITE"], "records": rows}), Write)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -27,6 +28,8 @@ from regelate.ports.query import QueryEngine, ResultStore, TableScan
 
 DEFAULT_LIMIT = 1_000
 FUNCTIONS = ("count", "count_distinct", "sum", "avg", "min", "max")
+MAX_ENTRIES = 2_000
+"""Of one list of a structured query: as many as a table may have columns."""
 NUMERIC = ("int", "long", "float", "double")
 
 
@@ -140,13 +143,14 @@ def structured_query(request: QueryRequest, columns: Sequence[Column], limits: Q
     limit = _limit(request.limit, DEFAULT_LIMIT, limits)
     if request.offset < 0:
         raise invalid("offset", "must not be negative")
+    _check_lengths(request)
     group_by = tuple(find_column(columns, name) for name in request.group_by)
     aggregates = tuple(_aggregate(a, columns, f"aggregates[{i}]") for i, a in enumerate(request.aggregates))
     outputs = _outputs(request, columns, group_by, bool(aggregates))
     names = [p.name for p in outputs] + [a.name for a in aggregates]
     if not names:
         raise invalid("columns", "names no column")
-    doubled = next((n for i, n in enumerate(names) if n in names[:i]), None)
+    doubled = next((name for name, number in Counter(names).items() if number > 1), None)
     if doubled is not None:
         raise invalid(
             "columns", f"{doubled} would appear twice in the result; give an aggregate another name with `as`"
@@ -161,6 +165,12 @@ def structured_query(request: QueryRequest, columns: Sequence[Column], limits: Q
         limit=limit,
         offset=request.offset,
     )
+
+
+def _check_lengths(request: QueryRequest) -> None:
+    for name in ("columns", "aggregates", "group_by", "order_by"):
+        if len(getattr(request, name) or ()) > MAX_ENTRIES:
+            raise invalid(name, f"more than {MAX_ENTRIES:,} entries")
 
 
 def _outputs(

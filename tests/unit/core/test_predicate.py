@@ -165,6 +165,12 @@ def test_too_many_conditions_are_refused() -> None:
     assert fault([{"id": 1}] * (MAX_CONDITIONS + 1)).code == "INVALID_FIELD"
 
 
+@pytest.mark.parametrize("last", [{"nobody": 1}, {"column": "nobody", "op": "=", "value": 1}, {"not": {"nobody": 1}}])
+def test_conditions_are_counted_before_any_of_them_is_looked_at(last: object) -> None:
+    assert fault([{"id": 1}, last]).code == "QUERY_ERROR"
+    assert fault({"or": [{"id": 1}] * MAX_CONDITIONS + [last]}).code == "INVALID_FIELD"
+
+
 def test_a_deep_filter_is_refused_before_the_stack_ends() -> None:
     nested: dict[str, object] = {"id": 1}
     for _ in range(MAX_DEPTH + 1):

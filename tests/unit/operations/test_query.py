@@ -15,7 +15,7 @@ from regelate.core.running.group_view import GroupView
 from regelate.core.table.schema import Column
 from regelate.core.table.table import DataFile, FileScanTask, Partition
 from regelate.errors import InvalidRequest, RegelateError, Unavailable
-from regelate.operations.query import QueryLimits, QueryTools, query
+from regelate.operations.query import MAX_ENTRIES, QueryLimits, QueryTools, query, structured_query
 
 COLUMNS = (
     Column(name="id", type="long"),
@@ -326,3 +326,18 @@ def test_time_travel_is_by_snapshot_by_a_moment_in_milliseconds_or_by_a_name(
 ) -> None:
     world.ask(**request_)
     assert world.opened == [opened]
+
+
+@pytest.mark.parametrize(
+    ("field", "entry"),
+    [
+        ("columns", "id"),
+        ("group_by", "id"),
+        ("order_by", {"column": "id"}),
+        ("aggregates", {"function": "count"}),
+    ],
+)
+def test_a_list_longer_than_a_table_is_wide_is_refused(field: str, entry: object) -> None:
+    given: Any = {field: [entry] * (MAX_ENTRIES + 1)}
+    with pytest.raises(InvalidRequest, match=rf"{field}: more than 2,000 entries"):
+        structured_query(QueryRequest(**given), COLUMNS, QueryLimits(max_rows=10, max_bytes=10, seconds=1))

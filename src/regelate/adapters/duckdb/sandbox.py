@@ -78,21 +78,25 @@ class Deadline:
             raise timed_out(self._seconds)
 
 
+NO_MEMORY = ("Out of Memory", "std::bad_alloc")
+"""How the engine's errors begin when memory has ended: by its own limit, or because the system gives none."""
+
+
 def query_fault(error: Exception, scanned: ScanPaths, seconds: float, sql: str = "") -> RegelateError:
     """Name what a failed query means to the caller; errors amid a stream are plain OSErrors, so the text decides.
 
     `sql` is the caller's own, if any: no other is shown.
     """
     text = str(error)[:MAX_READ_CHARACTERS]
-    kind, _, message = text.partition(" Error: ")
+    kind, named_kind, message = text.partition(" Error: ")
     if kind == "INTERRUPT":
         return timed_out(seconds)
-    ran_out = exhausted(duckdb.OutOfMemoryException(text) if kind == "Out of Memory" else error)
+    ran_out = exhausted(duckdb.OutOfMemoryException(text) if kind in NO_MEMORY else error)
     if ran_out is not None:
         return out_of_memory() if ran_out.code == out_of_memory().code else ran_out
     if kind == "Permission":
         return InvalidRequest("QUERY_NOT_ALLOWED", plain_message(message, sql))
-    unnamed = isinstance(error, duckdb.Error) and not message  # a damaged footer: its reader has no errors of its own
+    unnamed = isinstance(error, duckdb.Error) and not named_kind  # a damaged footer: its reader names no kind
     unread = not_ours_to_read(text) is not None and kind != "Not implemented"
     named = any(path.removeprefix("file://") in message for path in (*scanned.data, *scanned.deletes))
     if unread or unnamed or kind in DATA_ERRORS or named:

@@ -162,10 +162,26 @@ def parse_filter(value: object, columns: Sequence[Column], at: str = "filter") -
 
     Errors: InvalidRequest INVALID_FIELD naming the place in the request; QUERY_ERROR for an unknown column.
     """
-    parsed = _parse(value, columns, at, False, 0)
-    if _conditions(parsed) > MAX_CONDITIONS:
+    parsed = None if _written(value) > MAX_CONDITIONS else _parse(value, columns, at, False, 0)
+    if parsed is None or _conditions(parsed) > MAX_CONDITIONS:
         raise invalid(at, f"more than {MAX_CONDITIONS} conditions")
     return parsed
+
+
+def _written(value: object) -> int:
+    """Count the tests of a filter before any is resolved, no further than one above the limit."""
+    found, waiting = 0, [value]
+    while waiting and found <= MAX_CONDITIONS:
+        here = waiting.pop()
+        if isinstance(here, list | tuple):
+            waiting += here
+        elif isinstance(here, Mapping):
+            inner = next(iter(here.values())) if len(here) == 1 and not {"not", "and", "or"}.isdisjoint(here) else None
+            if inner is None:
+                found += 1 if "column" in here else len(here)
+            else:
+                waiting.append(inner)
+    return found
 
 
 def _parse(value: object, columns: Sequence[Column], at: str, negated: bool, depth: int) -> Predicate:

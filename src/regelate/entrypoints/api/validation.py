@@ -16,6 +16,8 @@ from pydantic import BaseModel, ValidationError
 from regelate.errors import InvalidRequest
 
 MAX_SHOWN_CHARACTERS = 200
+MAX_VALUES = 100_000
+"""Of one array or object outside of rows: a fault is made of each that is wrong, and they are judged at once."""
 _MOST_FAULTS = 5
 _CODES = {"missing": "MISSING_FIELD", "extra_forbidden": "UNKNOWN_FIELD"}
 _RULES = {
@@ -40,11 +42,34 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def validated(model: type[Model], payload: Mapping[str, object]) -> Model:
     """Return `payload` as `model`. Errors: InvalidRequest, for the first fault, with up to five in `details.faults`."""
+    payload = _with_few_unknown(payload, model)
+    _check_sizes(payload)
     _check_texts(payload)
     try:
         return model.model_validate(payload)
     except ValidationError as fault:
         raise _refusal(fault.errors(include_url=False, include_context=False), payload, model) from None
+
+
+def _with_few_unknown(payload: Mapping[str, object], model: type[BaseModel]) -> Mapping[str, object]:
+    """Leave out the unknown fields that no refusal would name: a body has room for half a million."""
+    known = {field.alias or name for name, field in model.model_fields.items()}
+    unknown = [name for name in payload if name not in known]
+    left_out = set(unknown[_MOST_FAULTS:])
+    return {name: value for name, value in payload.items() if name not in left_out} if left_out else payload
+
+
+def _check_sizes(payload: Mapping[str, object]) -> None:
+    for name, value in payload.items():
+        waiting: list[object] = [] if name == _ROWS else [value]
+        while waiting:
+            here = waiting.pop()
+            if isinstance(here, dict | list):
+                if len(here) > MAX_VALUES:
+                    field = _step("", name)[:MAX_SHOWN_CHARACTERS]
+                    message = f"{field}: an array or object of more than {MAX_VALUES:,} values; split the request"
+                    raise InvalidRequest("INVALID_FIELD", message, field=field, max_values=MAX_VALUES)
+                waiting += here.values() if isinstance(here, dict) else here
 
 
 def _check_texts(payload: Mapping[str, object]) -> None:
@@ -63,13 +88,15 @@ def _refusal(errors: Sequence[Any], payload: Mapping[str, object], model: type[B
     found: dict[str, tuple[str, list[str]]] = {}
     for error in errors:
         path = field_path(error["loc"], payload)
+        if len(found) == _MOST_FAULTS and path not in found:
+            break  # those of one field stand together
         _, rules = found.setdefault(path, (_code(error["type"], path), []))
         rule = _rule(error)
         if rule not in rules:
             rules.append(rule)
     faults = [{"field": path, "code": code, "rule": _cut(" or ".join(rules))} for path, (code, rules) in found.items()]
     first = faults[0]
-    details: dict[str, Any] = {"field": first["field"], "faults": faults[:_MOST_FAULTS]}
+    details: dict[str, Any] = {"field": first["field"], "faults": faults}
     message = f"{first['field']}: {first['rule']}"
     if first["code"] == "UNKNOWN_FIELD" and _is_top_level(first["field"]):
         details["known_fields"] = sorted(f.alias or name for name, f in model.model_fields.items())

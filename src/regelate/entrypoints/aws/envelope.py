@@ -55,13 +55,15 @@ def recognise(event: object) -> tuple[Envelope, Event]:
         return Envelope.RULE, event
     http = _at(event, "requestContext", "http")
     if isinstance(http, Mapping):
-        if not isinstance(http.get("method"), str) or not isinstance(event.get("rawPath"), str):
-            raise _unknown("requestContext.http without method, or no rawPath")
         context = {"stage": "$default", **event["requestContext"]}  # Powertools raises where a hand-made event has none
+        if not all(isinstance(text, str) for text in (http.get("method"), event.get("rawPath"), context["stage"])):
+            raise _unknown("requestContext.http without method, no rawPath, or a stage that is no text")
+        _check_headers(event)
         return Envelope.V2, {**event, "requestContext": context}
     if "httpMethod" in event:
         if not isinstance(event["httpMethod"], str) or not isinstance(event.get("path"), str):
             raise _unknown("httpMethod and path must be strings")
+        _check_headers(event)
         return Envelope.V1, event
     return Envelope.DIRECT, event
 
@@ -69,7 +71,17 @@ def recognise(event: object) -> tuple[Envelope, Event]:
 def _of_sqs(records: object) -> bool:
     if not isinstance(records, list) or not records:
         return False
-    return all(isinstance(record, Mapping) and record.get("eventSource") == "aws:sqs" for record in records)
+    return all(
+        isinstance(record, Mapping)
+        and record.get("eventSource") == "aws:sqs"
+        and isinstance(record.get("attributes"), Mapping)
+        for record in records
+    )
+
+
+def _check_headers(event: Event) -> None:
+    if not isinstance(event.get("headers") or {}, Mapping):
+        raise _unknown("headers must be an object")
 
 
 def keyed(request: Mapping[str, object], envelope_id: str) -> Mapping[str, object]:
