@@ -341,3 +341,8 @@ def test_an_array_or_object_of_too_many_values_is_refused_before_it_is_judged(va
 def test_rows_have_a_limit_of_their_own() -> None:
     rows = [{"id": 1}] * (MAX_VALUES + 1)
     assert isinstance(parse_request({"operation": "WRITE", **MINIMAL["WRITE"], "records": rows}), Write)
+
+
+def test_a_key_that_names_a_column_twice_is_refused() -> None:
+    fault = refused("WRITE", mode="upsert", key=["id", "name", "id"])
+    assert (fault.code, fault.details["field"]) == ("INVALID_FIELD", "key")

@@ -166,6 +166,8 @@ class Write(TableRequest):
     def _key_belongs_to_upsert(self) -> Write:
         if self.mode == WriteMode.UPSERT and not self.key:
             raise InvalidRequest("MISSING_FIELD", "key: upsert needs the columns that identify a row", field="key")
+        if self.key is not None and len(set(self.key)) < len(self.key):
+            raise InvalidRequest("INVALID_FIELD", "key: names a column twice", field="key")
         if self.mode != WriteMode.UPSERT and self.key is not None:
             raise InvalidRequest("INVALID_FIELD", f"key: mode {self.mode} uses none; did you mean upsert?", field="key")
         return self

@@ -101,7 +101,7 @@ def _check_nesting(raw: bytes, max_nesting: int) -> None:
         return
     outside_strings = raw.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]
     brackets = b"".join(outside_strings).translate(None, _NOT_BRACKETS)
-    if max(accumulate(map(_STEP.__getitem__, brackets)), default=0) > max_nesting:
+    if any(depth > max_nesting for depth in accumulate(map(_STEP.__getitem__, brackets))):  # no further than that
         raise _too_deep(max_nesting)
 
 
