@@ -85,6 +85,7 @@ def told(raw: bytes) -> tuple[int, str]:
         pytest.param(post(CHUNKED, b"-2\r\n{}\r\n0\r\n\r\n"), 400, "INVALID_REQUEST", id="a chunk below nothing"),
         pytest.param(post(CHUNKED, b"2\r\n{}XX0\r\n\r\n"), 400, "INVALID_REQUEST", id="a chunk without an end"),
         pytest.param(post(CHUNKED, b"f" * 30 + b"\r\n"), 400, "INVALID_REQUEST", id="an endless chunk"),
+        pytest.param(post(CHUNKED, b"1\r\n \r\n" * 50_000), 400, "INVALID_REQUEST", id="tiny chunks without end"),
         pytest.param(post(LENGTH + b"X: a\r\n b\r\n"), 400, "INVALID_REQUEST", id="a folded header"),
         pytest.param(post(b" X: a\r\n" + LENGTH), 400, "INVALID_REQUEST", id="a first header that is indented"),
         pytest.param(post(b"X: a\nContent-Length: 2\r\n"), 400, "INVALID_REQUEST", id="a bare LF"),

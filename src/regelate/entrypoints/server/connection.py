@@ -7,6 +7,7 @@ an end that does not wait for the client. Whatever is refused here is answered i
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import h11
@@ -22,6 +23,11 @@ LINGER_SECONDS = 2.0
 LINGER_BYTES = 1024 * 1024
 """What a refused client still sends is read away for so long: closed at once, it would see a reset, not the answer."""
 
+MOST_CRUMBS = 5_000
+"""Chunks of a body below 16 bytes. Each costs as much as one of a megabyte, and all others wait meanwhile."""
+_CRUMB = re.compile(rb"\r\n0*[1-9a-fA-F](?=\r\n)")
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
+
 
 class Connection(H11Protocol):
     """Requests of one connection, one after the other; who does not wait for an answer gets only that one."""
@@ -33,6 +39,8 @@ class Connection(H11Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._answer_timer: asyncio.TimerHandle | None = None
         self._thrown_away = 0
+        self._chunked = False
+        self._crumbs = 0
         self.refused = False
         self.waits_since = self.loop.time()
 
@@ -77,13 +85,24 @@ class Connection(H11Protocol):
         if self.conn.their_state is h11.IDLE:
             begun = self._gathered(data)
             if begun is not None:
+                self._chunked, self._crumbs = _CHUNKED.search(begun) is not None, 0
                 super().data_received(begun)
         elif self.conn.their_state is h11.SEND_BODY:
-            super().data_received(data)
+            if not self._is_crumbled(data):
+                super().data_received(data)
         else:
             self._end_after_answer()
         if self._begun and self.conn.their_state is not h11.SEND_BODY and self.conn.trailing_data[0]:
             self._end_after_answer()
+
+    def _is_crumbled(self, data: bytes) -> bool:
+        """Refuse a body of very many tiny chunks before the parser takes them one by one."""
+        if self._chunked:
+            self._crumbs += sum(1 for _ in _CRUMB.finditer(data))
+        if self._crumbs <= MOST_CRUMBS:
+            return False
+        self._refuse(InvalidRequest("INVALID_REQUEST", "the body comes in too many tiny chunks; send larger ones"))
+        return True
 
     def _gathered(self, data: bytes) -> bytes | None:
         self._unset_keepalive_if_required()
