@@ -319,7 +319,8 @@ def test_a_v3_table_is_refused_before_any_work(lake: Lake) -> None:
 
 def test_an_unknown_table_is_not_found(lake: Lake) -> None:
     """Row 23."""
-    for ident in ("db.nothing", "nowhere.t"):
+    lake.table(SCHEMA)
+    for ident, code in (("db.nothing", "TABLE_NOT_FOUND"), ("nowhere.t", "NAMESPACE_NOT_FOUND")):
         with pytest.raises(RegelateError) as caught:
             lake.compact(ident)
-        assert (caught.value.code, caught.value.status) == ("TABLE_NOT_FOUND", 404)
+        assert (caught.value.code, caught.value.status) == (code, 404)

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from pyiceberg.types import StringType
 
-from regelate.adapters.iceberg.tables.properties import NAME_MAPPING
+from regelate.core.policy.table_properties import MAPPING_PROPERTY as NAME_MAPPING
 from regelate.core.requests import QueryRequest
 from regelate.errors import Unsupported
 from tests.support.deletes_writer import add_equality_deletes, add_position_deletes

@@ -92,4 +92,4 @@ def test_the_containers_command_compacts_the_table(tmp_path: Path) -> None:
 
 def test_a_table_that_is_not_there_ends_with_the_code_that_is_not_repeated(tmp_path: Path) -> None:
     done = run(tmp_path, f"sqlite:///{tmp_path}/empty.db")
-    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (1, "TABLE_NOT_FOUND")
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (1, "NAMESPACE_NOT_FOUND")

@@ -205,7 +205,7 @@ FOREIGN: dict[str, tuple[Edit, str]] = {
     ),
 }
 CHANGING = {**EVERY_TABLE_OPERATION, "UPSERT": {"records": [{"id": 1}], "mode": "upsert", "key": ["id"]}}
-for _name in ("DESCRIBE_TABLE", "DROP_TABLE"):
+for _name in ("DESCRIBE_TABLE", "DROP_TABLE", "DROP_TAG", "ROLLBACK"):  # there is no tag, and nothing to go back to
     del CHANGING[_name]
 
 

@@ -211,7 +211,6 @@ def compact(args: argparse.Namespace) -> int:
         "engine": args.engine,
         "time_budget_seconds": args.time_budget_seconds,
         "resume_token": args.resume_token,
-        "ref": args.ref,
     }
     door = Door(args)
     with screen.progress("planning") as shown:
@@ -294,6 +293,7 @@ def _policy(args: argparse.Namespace) -> dict[str, object]:
         "sort_order": args.sort,
         "options": _mapping("--option", args.option),
         "max_cost": args.max_cost,
+        "ref": args.ref,
     }
 
 

@@ -185,11 +185,11 @@ def _compaction(commands: Any) -> None:
         metavar="S",
         help="stop after so long, and commit what is done by then",
     )
-    compact.add_argument("--ref", metavar="BRANCH", help="compact this branch; main does not move")
     compact.add_argument("--engine", choices=ENGINES_ASKED_FOR, help="spark: leave it to a job on Spark")
     compact.add_argument("--resume-token", metavar="TOKEN", help="go on where an earlier run stopped for lack of time")
     plan = _command(commands, "plan", "show what compact would do, and change nothing")
     for parser in (compact, plan):
+        parser.add_argument("--ref", metavar="BRANCH", help="compact this branch; main does not move")
         _add_policy(parser)
 
 
