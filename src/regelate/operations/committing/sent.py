@@ -10,7 +10,6 @@ from typing import Any
 
 from regelate.core.running.commit import Change, CommitRefused, ExpiryChange, Outcome, RefChange, SnapshotChange
 from regelate.core.table.head import Head
-from regelate.core.table.table import MAIN_BRANCH
 from regelate.errors import CommitStateUnknown, Conflict, InvalidRequest, NotFound, RegelateError, keep_files
 from regelate.ports.clock import Clock
 from regelate.ports.commit import Committer
@@ -73,9 +72,9 @@ class SentAttempt:
     def is_over(self, head: Head) -> bool:
         """Say of one whose base is not the head any more whether it can never land, whatever becomes of its branch.
 
-        Branches beside main are put elsewhere and back, or dropped and made again, and no number is taken by that.
+        A branch is put elsewhere and back, by a rollback or dropped and made again, and no number is taken by that.
         """
-        free = isinstance(self.change, SnapshotChange) and head.ref != MAIN_BRANCH and head.uuid == self.head.uuid
+        free = isinstance(self.change, SnapshotChange) and head.uuid == self.head.uuid
         return self.fits_once and (self.head.swaps_metadata or not free or self._number_is_taken(head))
 
     def _number_is_taken(self, head: Head) -> bool:
