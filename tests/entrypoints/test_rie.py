@@ -32,10 +32,14 @@ OF_THE_PAST = {
     "job_cancel": "JOB_NOT_FOUND",
     "apigw_v2_job": "JOB_NOT_FOUND",
     "apigw_v2_job_status": "JOB_NOT_FOUND",
+    "compact_ref": "REF_NOT_FOUND",
+    "drop_tag": "REF_NOT_FOUND",
+    "rollback": "SNAPSHOT_NOT_FOUND",
+    "write_ref": "REF_NOT_FOUND",
 }
 """Events that name what happened in another lake, and the code that they are refused with in a new one."""
-LAST = ["drop_table"]
-PATHS = {"/health": "HEALTH_CHECK", "/api/v1/compact": "COMPACT"}
+LAST = ["alter_table_columns", "drop_table"]
+PATHS = {"/jobs": "LIST_JOBS", "/health": "HEALTH_CHECK", "/api/v1/compact": "COMPACT"}
 PAGES = {"apigw_v2_openapi", "function_url_docs"}
 
 
