@@ -48,7 +48,7 @@ class Estimate:
         """Return the fields of an answer."""
         return {
             "engine": HERE.value,
-            "seconds": round(self.seconds, 1),
+            "seconds": round(self.seconds, 3),
             "dollars": round(self.dollars, 6),
             "compute_dollars": round(self.compute_dollars, 6),
             "request_dollars": round(self.request_dollars, 6),
