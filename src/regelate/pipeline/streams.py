@@ -59,7 +59,8 @@ def write_stream(
 ) -> None:
     """Write a stream into a table. `batches`: stop after so many (a few more may land); None: when all is read.
 
-    The checkpoint belongs to this table and this source: the next run goes on where this one stopped.
+    The checkpoint belongs to this table and this source: the next run goes on where this one stopped. A batch that
+    landed while it stopped is among the next run's, which repeats it and finds it there.
     """
     with spark_faults(str(table.name)):
         writer = (
