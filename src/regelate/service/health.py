@@ -38,7 +38,7 @@ class Health:
             self._telemetry.tell(Assessed(table=address.ident, small_files=report.health.small_files))
             listed = None
             if explain:
-                found = islice(health.explain(session.reader, policy), EXPLAINED_FILES)
+                found = islice(health.explain(session.reader, report.snapshot, policy), EXPLAINED_FILES)
                 listed = [answers.explained(data_file, reason) for data_file, reason in found]
             return answers.assessed(report.health, listed)
 
@@ -51,5 +51,6 @@ class Health:
         from regelate.operations import health
 
         with self._tables.open(address, Access.READ) as session:
-            for data_file, reason in health.explain(session.reader, self._knobs.policy(session)):
+            policy = self._knobs.policy(session)
+            for data_file, reason in health.explain(session.reader, session.reader.read(policy), policy):
                 yield answers.explained(data_file, reason)

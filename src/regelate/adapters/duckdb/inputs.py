@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import duckdb
 
 from regelate.adapters.duckdb.checksums import chunks_of, damaged_column
+from regelate.core.table.storage import is_remote
 from regelate.core.table.table import FileScanTask
 from regelate.errors import DataUnavailable
 
@@ -86,4 +87,4 @@ def local_file(path: str) -> Path | None:
     if path.startswith("file:"):
         plain = Path("/" + path.removeprefix("file:").lstrip("/"))
         return plain if plain.exists() else Path(unquote(str(plain)))
-    return None if "://" in path else Path(path)
+    return None if is_remote(path) else Path(path)

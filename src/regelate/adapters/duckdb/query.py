@@ -25,7 +25,7 @@ from regelate.core.query.predicate import (
     StructuredQuery,
 )
 from regelate.core.running.group_view import GroupView
-from regelate.core.table.storage import ObjectStoreAccess
+from regelate.core.table.storage import ObjectStoreAccess, is_remote
 from regelate.core.table.table import FileScanTask
 from regelate.ports.engine import GroupViews
 
@@ -148,7 +148,7 @@ class DuckDBQueryEngine:
         written = [views.write(tasks) for tasks in groups or ((),)]
         tasks = [task for group in groups for task in group]
         files = files_of(written, tasks)
-        remote = any(map(_is_remote, files))
+        remote = any(map(is_remote, files))
         source = source_of(written)
         question = Question(
             statement=statement(source),
@@ -217,10 +217,6 @@ def files_of(views: Sequence[GroupView], tasks: Sequence[FileScanTask]) -> list[
     of_views = (str(file) for view in views for file in sorted(Path(view.metadata_paths[0]).parent.iterdir()))
     of_table = (path for t in tasks for path in (t.data_file.path, *(d.path for d in t.deletes)))
     return list(dict.fromkeys((*of_views, *of_table)))
-
-
-def _is_remote(path: str) -> bool:
-    return "://" in path and not path.startswith("file://")
 
 
 def _with_fixed(columns: Sequence[ResultColumn], types: Sequence[str]) -> tuple[ResultColumn, ...]:

@@ -192,6 +192,7 @@ def plan_compaction(
     taken, deferred, cut_short = _within_budget(ordered, policy)
     numbered = [_group(index, group, policy) for index, group in enumerate((*taken, *deferred))]
     chosen = tuple(numbered[: len(taken)])
+    live = [t.partition for t in snapshot.totals if t.files]
     return CompactionPlan(
         plan_id=_plan_id(snapshot, policy, chosen),
         ident=snapshot.ident,
@@ -202,10 +203,10 @@ def plan_compaction(
         groups=chosen,
         deferred=tuple(numbered[len(taken) :]),
         skipped=tuple(skipped),
-        reason=_reason(snapshot, policy, bool(taken), bool(deferred), skipped),
+        reason=_reason(snapshot, policy, live, bool(taken), bool(deferred), skipped),
         size_ratio=ratio,
         cut_short=cut_short,
-        unmatched=unmatched([t.partition for t in snapshot.totals if t.files], policy),
+        unmatched=unmatched(live, policy),
     )
 
 
@@ -365,6 +366,7 @@ def _group(index: int, group: Sequence[Candidate], policy: CompactionPolicy) -> 
 def _reason(
     snapshot: TableSnapshot,
     policy: CompactionPolicy,
+    live: Sequence[Partition],
     any_taken: bool,
     any_deferred: bool,
     skipped: Sequence[GroupSkip],
@@ -376,7 +378,6 @@ def _reason(
     if any_taken:
         return PlanReason.RECOMMENDED
     reasons = {s.reason for s in skipped}
-    live = [t.partition for t in snapshot.totals if t.files]
     if not reasons and live and not any(takes(p, policy) for p in live):
         return PlanReason.NO_PARTITION
     if reasons <= {SkipReason.LONE_FILE}:

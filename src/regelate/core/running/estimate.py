@@ -9,6 +9,7 @@ from regelate.core.engines import COST_HERE, HERE, LAMBDA, OBJECT_STORE
 from regelate.core.planning.plan import CompactionPlan
 from regelate.core.policy.policy import MB, PlacementPolicy
 from regelate.core.running.placement import parallelism
+from regelate.core.table.storage import is_remote
 from regelate.core.table.table import DeleteFile
 
 LAMBDA_TIERS_MB = ((100 * MB, 512), (500 * MB, 1024), (1000 * MB, 2048))
@@ -68,7 +69,7 @@ def estimate(plan: CompactionPlan, placement: PlacementPolicy, *, read_again: bo
     reads, read = (2 if read_again else 1), plan.size_bytes + sum(deletes.values())
     written = sum(g.expected_output_bytes for g in plan.groups)
     seconds = COST_HERE.seconds(plan.size_bytes, plan.files, threads=placement.threads) * reads if plan.groups else 0.0
-    remote = any("://" in path and not path.startswith("file://") for g in plan.groups[:1] for path in g.paths)
+    remote = any(is_remote(path) for g in plan.groups[:1] for path in g.paths)
     gets = puts = 0
     if remote:
         manifests = {task.data_file.manifest_path for g in plan.groups for task in g.tasks}

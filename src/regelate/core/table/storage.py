@@ -15,6 +15,11 @@ def store_of(scheme: str) -> str:
     return "s3" if found in S3_SCHEMES else found or "file"
 
 
+def is_remote(location: str) -> bool:
+    """Say whether a location is an object store's, not a path or a `file:` address on this machine."""
+    return "://" in location and not location.startswith("file:")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectStoreAccess:
     """How an engine reaches the S3 store of a table, and nothing beyond `scope` in it. Its text shows no secret.

@@ -27,6 +27,7 @@ from regelate.core.policy.policy import SortField
 from regelate.core.policy.table_properties import Use, refuse_unusable, with_known_metrics
 from regelate.core.running.rewrite import NewDataFile, OutputTarget
 from regelate.core.table.schema import Column
+from regelate.core.table.storage import is_remote
 from regelate.core.table.table import Partition
 from regelate.errors import Unavailable
 from regelate.ports.files import Ledger
@@ -181,7 +182,7 @@ def local_path(location: str) -> Path | None:
     """Return the path on this machine that a location names, or None when it is an object store's."""
     if location.startswith("file:"):
         return Path("/" + location[len("file:") :].lstrip("/"))
-    return None if "://" in location else Path(location)
+    return None if is_remote(location) else Path(location)
 
 
 def _json(schema: Schema) -> str:
