@@ -25,7 +25,14 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
-from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate, update_table_metadata
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+    update_table_metadata,
+)
 
 from tests.system.simulation import statuses
 from tests.system.simulation.scheduler import Actor, Scheduler
@@ -40,12 +47,17 @@ Updates = tuple[TableUpdate, ...]
 Landing = Callable[[], None]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Late:
-    """A request that is still under way although its sender got an error. `base_id`: the head that it was made on."""
+    """A request that is still under way although its sender got an error. `base_id`: what its branch was on then."""
 
     land: Landing
+    ref: str
     base_id: int | None
+    sender: Actor
+    is_held: bool = False
+    """It does not come before a story is over, and then at once: `is_due`."""
+    is_due: bool = False
 
 
 class CatalogKind(Enum):
@@ -135,6 +147,18 @@ class Server:
         return TableMetadataUtil.parse_raw(text)
 
 
+def tip(metadata: TableMetadata, ref: str) -> int | None:
+    """Return what a branch is on; None where main is empty, or another branch is gone."""
+    if ref == MAIN_BRANCH:
+        return metadata.current_snapshot_id
+    return metadata.refs[ref].snapshot_id if ref in metadata.refs else None
+
+
+def _ref_of(updates: Updates) -> str:
+    """Return the branch that a commit is for: an expiry counts as one to main."""
+    return next((u.ref_name for u in updates if isinstance(u, SetSnapshotRefUpdate)), MAIN_BRANCH)
+
+
 def _check_numbers(updates: Updates, last: int) -> None:
     """Iceberg's `TableMetadata.Builder.addSnapshot` (1.10) refuses what PyIceberg's own catalogs let pass."""
     for update in updates:
@@ -216,7 +240,11 @@ class _Client(Catalog):
         try:
             land = self._staged(requirements, updates)
             if fault is CatalogFault.LATE:
-                self._server.late.append(Late(land, self._server.metadata.current_snapshot_id))
+                ref = _ref_of(updates)
+                self._server.late.append(Late(land, ref, tip(self._server.metadata, ref), actor))
+                if actor.is_held_up:
+                    actor.is_held_up = False
+                    self._step("wait for an answer", wait_ms=actor.rng.randrange(1_000, 30_000))
                 raise self._told_of_another_sending()
             land()
         except CommitFailedException:  # a schema that changed, perhaps, which no head explains

@@ -25,6 +25,7 @@ ACTORS = (
     "branch",
     "drop ref",
     "rollback",
+    "there and back",
     "merge",
     "statistics",
     "upgrade",

@@ -98,9 +98,9 @@ class ForeignEngine:
             return True
         return False
 
-    def wait(self) -> None:
+    def wait(self, wait_ms: int = 0) -> None:
         """Let others go on."""
-        self._door.scheduler.step(self._door.actor, "wait")
+        self._door.scheduler.step(self._door.actor, "wait", wait_ms=wait_ms)
 
     def put(self, table: Table, name: str, data: bytes, folder: str = "data") -> str:
         path = f"{table.metadata.location}/{folder}/{uuid.uuid4()}-{name}"

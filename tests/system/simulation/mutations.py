@@ -26,6 +26,7 @@ from tests.system.simulation.undoing import (
     from_latest,
     of_its_snapshot,
     only_uuid,
+    over_on_main,
     reachable_from_main,
     renumbered,
     without_positions,
@@ -140,6 +141,11 @@ MUTATIONS: dict[str, Mutation] = {
         "orphan files go whatever their age",
         ((upkeep_operations, "plan_orphans", lambda f: lambda *a, **m: f(*a, **{**m, "older_than_ms": 0})),),
     ),
+    "believes-rollbacks": Mutation(
+        "8",
+        "a request under way is ruled out by a rollback, which takes no sequence number",
+        ((sent.SentAttempt, "is_over", over_on_main),),
+    ),
     "believes-returned-columns": Mutation(
         "2",
         "columns that came back meanwhile are not noticed",
@@ -189,6 +195,7 @@ KNOWN_SEEDS = {
     "ignores-younger-lists": 686,
     "expires-over-refs": 345,
     "removes-young-files": 175,
+    "believes-rollbacks": 11,
     "believes-returned-columns": 88,
     "works-without-its-lease": 31,
     "sends-undos-late": 993,

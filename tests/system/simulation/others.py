@@ -10,6 +10,7 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
@@ -28,9 +29,11 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from tests.system.simulation.auditor import ModelRows
-from tests.system.simulation.foreign import Edit, ForeignEngine, delete_file, exact_bounds, without
+from tests.system.simulation.catalog import Late, Server, tip
+from tests.system.simulation.foreign import Edit, ForeignEngine, Updates, delete_file, exact_bounds, without
 from tests.system.simulation.photograph import Home, Photograph
 from tests.system.simulation.rows import PART, Row, encode_keys, encode_positions
+from tests.system.simulation.scheduler import State
 
 if TYPE_CHECKING:
     from tests.system.simulation.world import World
@@ -286,7 +289,7 @@ def roll_back(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
             AssertTableUUID(uuid=metadata.table_uuid),
             AssertRefSnapshotId(ref="main", snapshot_id=metadata.current_snapshot_id),
         )
-        awaited = [late.base_id for late in world.server.late if late.base_id in others]
+        awaited = [late.base_id for late in world.server.late if late.ref == "main" and late.base_id in others]
         if awaited and rng.random() < 0.6:  # back to what a request that is still under way was made on
             return asserted, (_main_to(rng.choice(awaited)),)
         head = metadata.current_snapshot()
@@ -297,5 +300,68 @@ def roll_back(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
     return engine.update(make)
 
 
+def returnable(server: Server) -> list[Late]:
+    """Return the requests under way whose branch is still on what they were made on."""
+    return [late for late in server.late if late.base_id is not None and late.base_id == tip(server.metadata, late.ref)]
+
+
+def there_and_back(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
+    """Put a branch elsewhere, or drop it, and later put it back where it was: no sequence number is taken by that.
+
+    Preferably while a request that was made there is under way: it comes when its sender has answered and all is back.
+    """
+    waiting = returnable(world.server)
+    late = rng.choice(waiting) if waiting else None
+    ref = late.ref if late is not None else "main"
+    drops = ref != "main" and rng.random() < 0.5
+    was: list[int] = []
+
+    def away(table: Table) -> Updates | None:
+        metadata = table.metadata
+        at = tip(metadata, ref)
+        others = [s.snapshot_id for s in metadata.snapshots if s.snapshot_id != at]
+        if at is None or not (others or drops):
+            return None
+        was[:] = [at]
+        if drops:
+            return _asserted(metadata, ref), (RemoveSnapshotRefUpdate(ref_name=ref),)
+        head = metadata.snapshot_by_id(at)
+        before = head.parent_snapshot_id if head is not None else None
+        chosen = before if before in others and rng.random() < 0.7 else rng.choice(others[-4:])
+        return _asserted(metadata, ref), (_put(ref, chosen),)
+
+    def back(table: Table) -> Updates | None:
+        metadata = table.metadata
+        if metadata.snapshot_by_id(was[0]) is None:  # expired meanwhile
+            return None
+        return _asserted(metadata, ref), (_put(ref, was[0]),)
+
+    if late is None:
+        return engine.update(away) and engine.update(back)
+    late.is_held = True
+    try:
+        if not engine.update(away):
+            return False
+        waits, wait_ms = rng.choice(((60, 2_000), (60, 2_000), (rng.randrange(60), 50)))
+        for _ in range(waits):
+            if late.sender.state is not State.READY:
+                break
+            engine.wait(wait_ms)
+        is_back = engine.update(back)
+        late.is_due = is_back
+        return is_back
+    finally:
+        late.is_held = False
+
+
+def _asserted(metadata: TableMetadata, ref: str) -> tuple[object, ...]:
+    at = AssertRefSnapshotId(ref=ref, snapshot_id=tip(metadata, ref))
+    return AssertTableUUID(uuid=metadata.table_uuid), at
+
+
 def _main_to(snapshot_id: int) -> SetSnapshotRefUpdate:
-    return SetSnapshotRefUpdate(ref_name="main", type=SnapshotRefType.BRANCH, snapshot_id=snapshot_id)
+    return _put("main", snapshot_id)
+
+
+def _put(ref: str, snapshot_id: int) -> SetSnapshotRefUpdate:
+    return SetSnapshotRefUpdate(ref_name=ref, type=SnapshotRefType.BRANCH, snapshot_id=snapshot_id)

@@ -54,6 +54,8 @@ class Actor:
     """It was told of a conflict with a commit that nobody made."""
     is_unanswered: bool = False
     """An attempt of it got no answer that says what became of it."""
+    is_held_up: bool = False
+    """The first request of its to commit arrives late, and nobody answers it for seconds."""
     is_committing: bool = False
     """Its request is on the wire."""
     sent_on: str = ""

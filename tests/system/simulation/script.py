@@ -11,6 +11,7 @@ from tests.system.simulation.catalog import CatalogKind
 
 LENGTH = 14
 """Actions of one seed."""
+THERE_AND_BACK = "there and back"
 FOREIGN: dict[str, tuple[others.Foreign, int]] = {
     "foreign append": (others.append, 5),
     "branch append": (others.append_to_branch, 2),
@@ -26,6 +27,7 @@ FOREIGN: dict[str, tuple[others.Foreign, int]] = {
     "branch": (others.branch, 2),
     "drop ref": (others.drop_ref, 2),
     "rollback": (others.roll_back, 2),
+    THERE_AND_BACK: (others.there_and_back, 0),
     "merge": (deltas.merge, 4),
     "statistics": (extras.statistics, 2),
     "upgrade": (extras.upgrade, 4),
@@ -69,9 +71,11 @@ BESIDE = {
     SUSPENSION: (SUSPENSION, "compact", "foreign append"),
 }
 """What likes to happen just then: half of the actions that follow these are of these kinds."""
-NOT_HEAD_ONLY = {"branch append", "tag", "branch", "drop ref", "rollback", "undo"}
+NOT_HEAD_ONLY = {"branch append", "tag", "branch", "drop ref", "rollback", THERE_AND_BACK, "undo"}
 ONLY_V1 = {"upgrade"}
 REPEATED = ("write", "compact")
+RETURNS_SHARE = 0.2
+"""So many seeds tell of a request that is under way while its branch is put elsewhere and back."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +85,13 @@ class Action:
     index: int
     kind: str
     twin: bool = False
+    is_held_up: bool = False
 
 
-def script(rng: random.Random, catalog: CatalogKind, *, is_v1: bool, length: int = LENGTH) -> list[Action]:
+def script(
+    rng: random.Random, catalog: CatalogKind, *, is_v1: bool, length: int = LENGTH, stories: random.Random
+) -> list[Action]:
+    """`stories`: draws what some seeds tell beside; the others are what they would be without."""
     weights = {**{k: w for k, (_, w) in FOREIGN.items()}, **OURS, HOURS: 3, SUSPENSION: 1, **rng.choice(THEMES)}
     is_head_only = catalog is CatalogKind.HEAD_ONLY
     pointless = (NOT_HEAD_ONLY if is_head_only else set()) | (set() if is_v1 else ONLY_V1)
@@ -98,7 +106,13 @@ def script(rng: random.Random, catalog: CatalogKind, *, is_v1: bool, length: int
     if "undo" in chosen and rng.random() < 0.5:
         at = chosen.index("undo")
         chosen[at : at + 3] = ("undo", HOURS, "sweep")[: length - at]
-    return [
+    actions = [
         Action(i, kind, twin=not is_head_only and kind in REPEATED and rng.random() < 0.25)
         for i, kind in enumerate(chosen)
     ]
+    if not is_head_only and stories.random() < RETURNS_SHARE:
+        at = stories.randrange(length - 4)
+        held_up = stories.choice(("compact", "compact", "compact", "write"))
+        for i, kind in enumerate(("foreign append", "foreign append", held_up, THERE_AND_BACK), start=at):
+            actions[i] = Action(i, kind, is_held_up=kind is held_up)
+    return actions

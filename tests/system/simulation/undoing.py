@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID
 
 from regelate.core.running.commit import Outcome
-from regelate.core.table.table import DeleteContent
+from regelate.core.table.table import MAIN_BRANCH, DeleteContent
 
 Patch = tuple[Any, str, Callable[[Any], Any]]
 """Where, which attribute, and how the shipped one is changed."""
@@ -109,6 +109,15 @@ def of_its_snapshot(shipped: Any) -> Any:
 
 def for_its_snapshot(self: Any, head: Any) -> bool:
     return bool(self.snapshot_id == head.snapshot_id)
+
+
+def over_on_main(shipped: Any) -> Any:
+    """Of an attempt that fits once: main has moved, and that is all that is asked (trap T47)."""
+
+    def over(self: Any, head: Any) -> bool:
+        return bool(self.fits_once if head.ref == MAIN_BRANCH else shipped(self, head))
+
+    return over
 
 
 def renumbered(shipped: Any) -> Any:

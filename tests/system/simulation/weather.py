@@ -106,7 +106,7 @@ class Weather:
             return CatalogFault.NONE
         actor.sent_here = actor.sent_here + 1 if actor.sent_on == head else 1
         actor.sent_on = head
-        fault = self._catalog(actor)
+        fault = CatalogFault.LATE if actor.is_held_up else self._catalog(actor)
         if fault is not CatalogFault.NONE:
             self.events[f"ran {NAMES[fault]}"] += 1
             self.events["ran lost response on the last attempt"] += fault in LOST and actor.sent_here == MAX_ATTEMPTS

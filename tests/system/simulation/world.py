@@ -22,7 +22,7 @@ from regelate.adapters.iceberg.files import store as object_store
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.tables.properties import gc_enabled
 from regelate.operations.jobs import parts as job_parts
-from tests.system.simulation import housekeeping, jobs, service
+from tests.system.simulation import housekeeping, jobs, others, service
 from tests.system.simulation.aftermath import judge_end
 from tests.system.simulation.auditor import Auditor, Intent
 from tests.system.simulation.catalog import LOCATION, CatalogKind, Server, client
@@ -32,7 +32,7 @@ from tests.system.simulation.judge import judge_answer
 from tests.system.simulation.photograph import Broken
 from tests.system.simulation.rows import FIRST_EXTRA, ID, KEY, PART, Row
 from tests.system.simulation.scheduler import HOUR_MS, Actor, OneByOne, Scheduler, State
-from tests.system.simulation.script import FOREIGN, HOURS, LENGTH, SUSPENSION, Action, script
+from tests.system.simulation.script import FOREIGN, HOURS, LENGTH, SUSPENSION, THERE_AND_BACK, Action, script
 from tests.system.simulation.session import LIVES_SECONDS, Request
 from tests.system.simulation.store import ActorIO, Door, ObjectStore
 from tests.system.simulation.weather import Weather
@@ -95,7 +95,7 @@ class World:
         self.punctual = self.rng.choice((0.005, 0.02, 0.05, 0.2))
         """How soon a late request arrives."""
         self.is_v1 = self.rng.random() < 1 / 7
-        drawn = script(self.rng, self.kind, is_v1=self.is_v1, length=length)
+        drawn = script(self.rng, self.kind, is_v1=self.is_v1, length=length, stories=random.Random(f"{seed}/story"))
         self.script = [a for a in drawn if a.index not in without]
         self.hands: dict[str, Hand] = {}
         self.ours: set[str] = set()
@@ -184,7 +184,8 @@ class World:
             elif waiting and (self._is_worth_it(waiting[0]) or (room and not self._must_wait(waiting[0]))):
                 self._start(waiting.pop(0), repeats)
             alone = not self.scheduler.running and not waiting
-            if self.server.late and (self.rng.random() < self.punctual or alone):
+            is_due = any(late.is_due for late in self.server.late)
+            if is_due or (self.server.late and (self.rng.random() < self.punctual or alone)):
                 self._arrive()
             if alone and not repeats and self.shelf.messages and self.shelf.due() is None:
                 self.scheduler.now_ms = min(due_ms for _, _, due_ms in self.shelf.messages)
@@ -204,6 +205,8 @@ class World:
 
     def _is_worth_it(self, action: Action) -> bool:
         """Say whether this suspension strikes now, in the middle of what it is dangerous for."""
+        if action.kind == THERE_AND_BACK:
+            return bool(others.returnable(self.server))
         victims = [a for a in self.scheduler.running if a.kind == STRUCK.get(action.kind) and not a.is_suspended]
         strikes = any(a.has_asked_time or action.kind == SUSPENSION for a in victims)
         return strikes and self.rng.random() < STRIKES_SHARE[action.kind]
@@ -230,6 +233,8 @@ class World:
             return True
         if action.kind in STRUCK:
             return STRUCK[action.kind] in awake
+        if action.kind == THERE_AND_BACK:
+            return any(a.is_held_up for a in self.scheduler.running)
         return action.kind == "undo" and not self.undo_ids and any(a.kind == "expire" for a in self.scheduler.running)
 
     def _turn(self, actor: Actor | None = None) -> None:
@@ -245,7 +250,13 @@ class World:
         self._judge_finished([])
 
     def _arrive(self) -> None:
-        late = self.server.late.pop(self.rng.randrange(len(self.server.late)))
+        late = next((late for late in self.server.late if late.is_due), None)
+        if late is None:
+            free = [late for late in self.server.late if not late.is_held]
+            if not free:
+                return
+            late = free[self.rng.randrange(len(free))]
+        self.server.late.remove(late)
         try:
             late.land()
         except Broken:
@@ -274,7 +285,7 @@ class World:
         keep = housekeeping.retention(rng, tiny=rng.random() < 0.6 and not self._promises_open()) if expires else None
         request = Request(f"run-{action.index}", f"{self.seed}/{action.index}", keep)
         name = f"{action.index}:{action.kind}"
-        self._start_ours(action.kind, request, name)
+        self._start_ours(action.kind, request, name).is_held_up = action.is_held_up
         if action.twin and not self._expires_at_once():
             self.open_runs[request.run_id] += 1
             self.repeated.add(request.run_id)

@@ -198,6 +198,28 @@ def test_an_attempt_whose_branch_went_elsewhere_is_over_once_its_number_is_taken
         assert replace(sent, head=replace(base, swaps_metadata=True)).is_over(replace(away, swaps_metadata=True))
 
 
+@pytest.mark.parametrize("takes_number", [False, True])
+def test_t39_a_conflict_with_a_rollback_proves_nothing_of_another_sending(
+    table: MemoryTable, takes_number: bool
+) -> None:
+    """Main may be put back on the base; while the number is free, the first sending fits then, and needs its files."""
+    earlier = table.head_id
+    assert earlier is not None
+    table.append("x", [3])
+
+    def roll_back() -> None:
+        if takes_number:
+            table.append("x", [4])
+        table.roll_back(earlier)
+
+    committer = MemoryCommitter(table, script=["refused"])
+    committer.before_look = [roll_back]
+    decisions: list[Any] = [_empty, _raiser(Conflict("BASE_NOT_ANCESTOR", "rolled back"))]
+    with pytest.raises(Conflict, match="rolled back") as caught:
+        run(committer, decide=lambda head: decisions.pop(0)(committer))
+    assert (keeps_files(caught.value), committer.left) == (not takes_number, int(not takes_number))
+
+
 def test_t39_under_format_1_such_an_attempt_fits_again_after_a_rollback() -> None:
     table = MemoryTable(format_version=1)
     table.append("x", [1, 2])
