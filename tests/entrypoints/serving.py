@@ -12,9 +12,13 @@ from regelate.entrypoints.serve import Server
 
 
 @contextmanager
-def serving(service: Any, **more: Any) -> Iterator[Server]:
-    """Serve a service, real or fake, on a free port; at the end whoever is under way is answered."""
+def serving(service: Any, *, before: Callable[[Server], None] = lambda _: None, **more: Any) -> Iterator[Server]:
+    """Serve a service, real or fake, on a free port; at the end whoever is under way is answered.
+
+    `before`: who connects while the system alone holds connections, and nothing is read from any of them.
+    """
     server = Server("127.0.0.1", 0, service, **more)
+    before(server)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -126,6 +127,17 @@ def test_a_job_that_does_not_end_ends_with_the_process() -> None:
     with running(jobs=True) as (process, _):
         process.send_signal(signal.SIGTERM)
         assert process.wait(PROMISED_SECONDS) == 1
+
+
+def test_a_process_that_may_open_few_files_asks_for_as_many_as_its_connections_take() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        with running() as (process, _):
+            found = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert found[0] == min(2 * 512 + 4096, hard)
 
 
 def test_a_second_signal_ends_the_process_at_once() -> None:

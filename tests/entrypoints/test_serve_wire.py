@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from regelate.entrypoints.serve import Server
+from regelate.entrypoints.server import room
 from tests.entrypoints.fakes import FakeService
 from tests.entrypoints.serving import serving, until
 
@@ -212,14 +213,50 @@ def test_a_client_that_never_reads_its_answer_is_cut_off(service: FakeService) -
         assert httpx.get(f"{server.url}/health").status_code == 200
 
 
-def test_whoever_waits_longest_makes_room_for_the_next_connection(service: FakeService) -> None:
+@pytest.fixture
+def without_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "GRACE_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("without_grace")
+@pytest.mark.parametrize(
+    ("half", "told_why"),
+    [
+        pytest.param(b"", False, id="nothing"),
+        pytest.param(b"GET /he", True, id="a line"),
+        pytest.param(GET, True, id="headers"),
+        pytest.param(post(LENGTH, BODY[:-1]), True, id="a body"),
+        pytest.param(post(CHUNKED, b"10\r\n{"), True, id="a chunk"),
+    ],
+)
+def test_whoever_waits_longest_makes_room_for_the_next_connection(
+    service: FakeService, half: bytes, told_why: bool
+) -> None:
     with serving(limited(service, max_connections=8, header_seconds=600.0)) as server, ExitStack() as held:
-        half = [held.enter_context(connected(server)) for _ in range(8)]
-        for connection in half:
-            connection.sendall(b"GET /he")
-        for _ in range(40):
+        waiting = [held.enter_context(connected(server)) for _ in range(8)]
+        for connection in waiting:
+            connection.sendall(half)
+        for _ in range(12):
             assert httpx.get(f"{server.url}/health", timeout=30).status_code == 200
-        assert half[0].recv(1) == b""
+            assert httpx.post(f"{server.url}/database", content=BODY, timeout=30).status_code == 200
+        raw = all_of(waiting[0])
+        assert told(raw) == (408, "REQUEST_TIMEOUT") if told_why else raw == b""
+
+
+@pytest.mark.usefixtures("without_grace")
+def test_a_crowd_that_comes_at_once_pushes_out_no_request_that_was_sent_whole(service: FakeService) -> None:
+    whole: list[socket.socket] = []
+    with ExitStack() as held:
+
+        def crowd(server: Server) -> None:
+            for number in range(300):
+                connection = held.enter_context(connected(server))
+                half = (b"", GET, post(LENGTH, BODY[:-1]))[number % 3]
+                connection.sendall(half if number % 25 else post(LENGTH + b"Connection: close\r\n"))
+                whole.extend([] if number % 25 else [connection])
+
+        with serving(limited(service, max_connections=12, header_seconds=600.0), before=crowd):
+            assert [all_of(connection)[:12] for connection in whole] == [b"HTTP/1.1 200"] * 12
 
 
 def test_where_all_connections_are_at_work_the_next_one_is_told_to_come_again(service: FakeService) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import faulthandler
 import logging
 import os
+import resource
 import signal
 import socket
 import time
@@ -30,6 +31,7 @@ from regelate.entrypoints.log import adopt_libraries, logger
 from regelate.entrypoints.server.connection import Connection
 from regelate.entrypoints.server.door import Door
 from regelate.entrypoints.server.hosts import host_names, is_loopback
+from regelate.entrypoints.server.room import Room
 from regelate.service.facade import Service
 from regelate.settings import SettingsError
 
@@ -37,8 +39,13 @@ STOP_SECONDS = 8.0
 """What is under way when the end is asked for has so long; then the process ends without it."""
 LAST_SECONDS = 9.5
 """Then it ends even where no line of ours runs any more."""
-_BACKLOG = 512
+_BACKLOG = 4096
+"""Connections that the system holds until they are taken; the client of one more tries again after a second."""
+_TAKEN_AT_ONCE = 64
+"""Connections that are taken before others are read from again."""
 _LOOK_SECONDS = 0.02
+_OPEN_FILES = 4096
+"""For tables, spill files and the pipes of processes."""
 
 
 class _Http(uvicorn.Server):
@@ -47,6 +54,11 @@ class _Http(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for bound in sockets or []:
+            bound.listen(_BACKLOG)  # to asyncio one figure is both: how many are held, and how many are taken at once
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no more connections, end the idle ones, wait for the busy ones, abort those that are left."""
@@ -74,7 +86,7 @@ class Server:
         if settings.auth == "none":
             service.process.metrics_text()  # from now on they are kept
         self._door = Door(service, host_names(host, (*settings.serve.hosts, *allowed)))
-        made: Any = partial(Connection, limits=settings.serve)
+        made: Any = partial(Connection, limits=settings.serve, room=Room(settings.serve.max_connections))
         self._http = _Http(
             uvicorn.Config(
                 self._door,
@@ -88,7 +100,7 @@ class Server:
                 proxy_headers=False,
                 server_header=False,
                 headers=[("Server", "regelate")],
-                backlog=_BACKLOG,
+                backlog=_TAKEN_AT_ONCE,
                 timeout_keep_alive=settings.serve.idle_seconds,
                 h11_max_incomplete_event_size=settings.serve.max_header_bytes,
             )
@@ -133,6 +145,15 @@ def _bound(host: str, port: int, *, only_here: bool) -> socket.socket:
     return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
 
 
+def allow_open_files(connections: int) -> None:
+    """Let this process hold so many connections beside its files, as far as the system lets it: shells allow 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _OPEN_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def serve(
     host: str,
     port: int,
@@ -147,6 +168,7 @@ def serve(
     `on_ready` gets the URL; `jobs` are worked on beside. What is still under way after STOP_SECONDS ends with the
     process, as in a crash: exit code 1. A second signal ends it at once.
     """
+    allow_open_files(2 * service.settings.serve.max_connections)  # for a moment there are twice as many
     server = Server(host, port, service, allowed=allowed)
     adopt_libraries()
     workers = None if jobs is None else JobWorkers(jobs)

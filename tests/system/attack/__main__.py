@@ -9,20 +9,20 @@ import time
 from pathlib import Path
 
 from tests.system.attack import report
-from tests.system.attack.run import run
+from tests.system.attack.run import Wanted, run
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.system.attack", description=__doc__)
     parser.add_argument("--part", action="append", help="only parts whose name begins so")
+    parser.add_argument("--name", action="append", help="only attacks whose name holds this")
     parser.add_argument("--clients", type=int, default=2, help="hostile requests at a time")
     parser.add_argument("--write", type=Path, help="where the table is kept")
     chosen = parser.parse_args()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="regelate-attack-") as name:
-        found = run(
-            Path(name), parts=tuple(chosen.part or ()), clients=chosen.clients, say=lambda line: print(line, flush=True)
-        )
+        wanted = Wanted(parts=tuple(chosen.part or ("",)), names=tuple(chosen.name or ("",)))
+        found = run(Path(name), wanted, clients=chosen.clients, say=lambda line: print(line, flush=True))
     text = report.document(found, time.monotonic() - begun)
     print(report.verdicts(found))
     if chosen.write is not None:

@@ -37,24 +37,34 @@ class Run:
     log_faults: tuple[str, ...] = ()
 
 
-def attacks(made: Scene, parts: tuple[str, ...] = ()) -> list[Attack]:
-    """Return the attacks of the parts whose names begin so; all without any."""
-    found = [attack for of_part in PARTS for attack in of_part(made)]
-    return [attack for attack in found if not parts or attack.part.startswith(parts)]
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Attacks whose part begins with one of `parts`, and whose name holds one of `names`."""
+
+    parts: tuple[str, ...] = ("",)
+    names: tuple[str, ...] = ("",)
+
+    def __contains__(self, attack: Attack) -> bool:
+        return attack.part.startswith(self.parts) and any(name in attack.name for name in self.names)
 
 
-def run(folder: Path, *, parts: tuple[str, ...], clients: int, say: Callable[[str], None]) -> Run:
+def attacks(made: Scene) -> list[Attack]:
+    """Return all attacks."""
+    return [attack for of_part in PARTS for attack in of_part(made)]
+
+
+def run(folder: Path, wanted: Wanted, *, clients: int, say: Callable[[str], None]) -> Run:
     """Attack a lake in this folder; `say` hears of each answer."""
     made = Run()
     with scene(folder) as place:
-        wanted = attacks(place, parts)
+        chosen = [attack for attack in attacks(place) if attack in wanted]
         warm_up(place)
         with watching(place) as made.quiet:
             time.sleep(QUIET_SECONDS)
         made.warm_mb = statistics.median(made.quiet.server_mb)
         before = place.digest()
         with watching(place) as made.watch:
-            for outcome in all_sent(place, wanted, clients):
+            for outcome in all_sent(place, chosen, clients):
                 made.outcomes.append(outcome)
                 say(line(outcome))
             time.sleep(1)

@@ -16,6 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from regelate.entrypoints.server.head import Head
 from regelate.entrypoints.server.reply import log_access, refused
+from regelate.entrypoints.server.room import Awaited, Room
 from regelate.errors import InvalidRequest, RegelateError, Unavailable
 from regelate.settings.serving import ServeSettings
 
@@ -32,9 +33,10 @@ _CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
 class Connection(H11Protocol):
     """Requests of one connection, one after the other; who does not wait for an answer gets only that one."""
 
-    def __init__(self, *, limits: ServeSettings, **of_uvicorn: Any) -> None:
+    def __init__(self, *, limits: ServeSettings, room: Room, **of_uvicorn: Any) -> None:
         super().__init__(**of_uvicorn)
         self._limits = limits
+        self._room = room
         self._head = Head(limits)
         self._timer: asyncio.TimerHandle | None = None
         self._answer_timer: asyncio.TimerHandle | None = None
@@ -42,7 +44,6 @@ class Connection(H11Protocol):
         self._chunked = False
         self._crumbs = 0
         self.refused = False
-        self.waits_since = self.loop.time()
 
     @property
     def waits(self) -> bool:
@@ -58,20 +59,35 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
         self._time_head()
-        if len(self.connections) > self._limits.max_connections:
-            self._make_room()
-
-    def _make_room(self) -> None:
-        """End the connection that has waited longest for its request; with none, refuse this one."""
-        waiting = [other for other in self.connections if isinstance(other, Connection) and other.waits]
-        longest = min(waiting, key=lambda other: other.waits_since)  # at least this one
-        if longest is not self:
-            longest.refused = True
-            longest.transport.abort()
-        else:
+        if self._room.is_full_of_work:
             self._refuse(busy(f"all {self._limits.max_connections} connections are at work"))
+        self.loop.call_later(0, self._come_in)
+
+    def _come_in(self) -> None:
+        """Take a place, and make room for it. The loop looks at sockets before timers: what came with the connection
+        has been read by now.
+        """
+        if not self.transport.is_closing():
+            self._take_place()
+        self._room.thin(self.loop.time())
+
+    def give_way(self) -> None:
+        """End for the sake of others; who has sent a part of a request is told so."""
+        if self.refused or not (self._begun or self._head):
+            self.transport.abort()
+            return
+        self._refuse(
+            InvalidRequest(
+                "REQUEST_TIMEOUT",
+                "others need the connection, and this request was not complete; send it again, all of it at once",
+                status=408,
+                retryable=True,
+            )
+        )
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._room.leaves(self)
         self._stop_timer()
         self._stop_answer_timer()
         super().connection_lost(exc)
@@ -94,6 +110,26 @@ class Connection(H11Protocol):
             self._end_after_answer()
         if self._begun and self.conn.their_state is not h11.SEND_BODY and self.conn.trailing_data[0]:
             self._end_after_answer()
+        self._take_place()
+
+    def _take_place(self) -> None:
+        """Tell the room what this connection does now."""
+        if self._begun and not self.refused and not self.cycle.more_body:
+            self._room.works(self)
+        else:
+            self._room.waits(self, self._awaited, self.loop.time())
+
+    @property
+    def _awaited(self) -> Awaited:
+        if self.refused:
+            return Awaited.NEXT_REQUEST
+        if self._begun or self._head or self.cycle is None:
+            return Awaited.WHOLE_REQUEST
+        return Awaited.ANSWER_TAKEN if self.flow.write_paused else Awaited.NEXT_REQUEST
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._take_place()
 
     def _is_crumbled(self, data: bytes) -> bool:
         """Refuse a body of very many tiny chunks before the parser takes them one by one."""
@@ -155,6 +191,7 @@ class Connection(H11Protocol):
             return
         reply = refused(fault)
         log_access(reply, self.client[0] if self.client else None, None, None, 0.0)
+        self._take_place()
         self.transport.write(reply.as_bytes())
         self.transport.write_eof()
         self.flow.resume_reading()
@@ -167,7 +204,7 @@ class Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self.waits_since = self.loop.time()
+        self._take_place()
         self._stop_answer_timer()
         self._answer_timer = self.loop.call_later(self._limits.answer_seconds, self._abort_unless_taken)
 
