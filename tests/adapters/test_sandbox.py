@@ -13,6 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 
+from regelate.adapters.duckdb.duckdb_errors import located
 from regelate.adapters.duckdb.guard import guard
 from regelate.adapters.duckdb.query import QueryResult, files_of, source_of
 from regelate.adapters.duckdb.question import ScanPaths
@@ -20,7 +21,7 @@ from regelate.adapters.duckdb.sandbox import Deadline, lock, plain_message, quer
 from regelate.adapters.duckdb.session import open_session
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.scan import SnapshotScan
-from regelate.errors import InvalidRequest, RegelateError, ResourceExhausted, Unavailable
+from regelate.errors import DataUnavailable, InvalidRequest, RegelateError, ResourceExhausted, Unavailable
 from tests.support.iceberg_tables import append, live_data_paths, local_path, make_catalog, make_table, stored_files
 from tests.support.queries import query_engine
 
@@ -532,13 +533,75 @@ def test_a_message_of_any_length_is_read_up_to_what_is_shown() -> None:
     assert plain_message("a:" * 10_000_000) == ("a:" * 1_000)[:600]
 
 
+def read_well() -> None:
+    """The table can be read."""
+
+
+def read_badly() -> Exception:
+    """It cannot."""
+    return duckdb.Error("don't know what type: 13")
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [
         (duckdb.Error("std::bad_alloc"), "OUT_OF_MEMORY"),
-        (duckdb.InvalidInputException("Invalid Input Error: "), "QUERY_ERROR"),
-        (duckdb.Error("don't know what type: 13"), "DATA_FILE_CORRUPT"),
+        (
+            duckdb.SerializationException("Serialization Error: Failed to write JSON string: memory allocation failed"),
+            "OUT_OF_MEMORY",
+        ),
+        (duckdb.InternalException("INTERNAL Error: bad allocation"), "OUT_OF_MEMORY"),
+        (OSError("Out of Memory Error: Allocation failure"), "OUT_OF_MEMORY"),
+        (duckdb.InvalidInputException("Invalid Input Error: memory allocation failed"), "QUERY_ERROR"),
+        (duckdb.ConversionException("Conversion Error: Could not convert string 'std::bad_alloc'"), "QUERY_ERROR"),
     ],
 )
-def test_an_error_without_a_reason_blames_a_file_only_where_no_kind_is_named(error: duckdb.Error, code: str) -> None:
-    assert query_fault(error, ScanPaths(data=("/lake/a.parquet",)), 3).code == code
+def test_an_error_about_memory_is_told_as_such_and_none_that_a_caller_wrote(error: Exception, code: str) -> None:
+    assert query_fault(error, ScanPaths(data=("/lake/a.parquet",)), 3, reread=read_well).code == code
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        duckdb.Error("don't know what type: 13"),
+        duckdb.InvalidInputException("Invalid Input Error: Unsupported encoding: x"),
+        duckdb.InvalidInputException("Invalid Input Error: /lake/a.parquet: No such file"),
+        duckdb.InvalidInputException("Invalid Input Error: /lake/a.parquet (HTTP 403)"),
+        duckdb.SerializationException("Serialization Error: no such thing"),
+        OSError("Invalid Input Error: Invalid string encoding found in Parquet file"),
+    ],
+)
+def test_a_file_is_blamed_for_what_a_caller_may_have_written_only_if_it_cannot_be_read(error: Exception) -> None:
+    scanned = ScanPaths(data=("/lake/a.parquet",))
+    assert query_fault(error, scanned, 3, reread=read_well).code == "QUERY_ERROR"
+    assert query_fault(error, scanned, 3, reread=read_badly).code == "DATA_FILE_CORRUPT"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (duckdb.OutOfMemoryException("Out of Memory Error: Allocation failure"), "OUT_OF_MEMORY"),
+        (duckdb.InterruptException("INTERRUPT Error: Interrupted!"), "QUERY_TIMEOUT"),
+    ],
+)
+def test_whether_a_file_can_be_read_is_unknown_where_looking_ends_for_another_reason(
+    error: Exception, code: str
+) -> None:
+    suspicious = duckdb.Error("don't know what type: 13")
+    assert query_fault(suspicious, ScanPaths(data=("/lake/a.parquet",)), 3, reread=lambda: error).code == code
+
+
+@pytest.mark.parametrize("text", ["Unsupported encoding: x", "requires two children", "/x", "FILE (HTTP 403)", "FILE"])
+def test_what_sql_of_a_caller_raises_is_a_fault_of_the_query(ask: Ask, flights: Table, text: str) -> None:
+    told = text.replace("FILE", next(iter(live_data_paths(flights))))
+    with pytest.raises(InvalidRequest, match="QUERY_ERROR"):
+        ask(f"SELECT error('{told}') FROM flights")
+
+
+def test_without_memory_no_file_is_blamed_for_a_fault_that_names_none() -> None:
+    class Exhausted:
+        def execute(self, sql: str) -> None:
+            raise duckdb.OutOfMemoryException("Out of Memory Error: Allocation failure")
+
+    fault = DataUnavailable("DATA_FILE_CORRUPT", "cannot read an input", path=None)
+    assert located(fault, Exhausted(), ScanPaths(data=("/lake/a.parquet",))).code == "OUT_OF_MEMORY"  # type: ignore[arg-type]

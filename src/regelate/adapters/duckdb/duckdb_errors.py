@@ -120,8 +120,8 @@ def located(fault: RegelateError, connection: duckdb.DuckDBPyConnection, scanned
             connection.execute(f"SELECT max(hash(COLUMNS(*))) FROM read_parquet({file_name(path)})").fetchall()
         except duckdb.InterruptException:
             return fault
-        except duckdb.Error:
-            return DataUnavailable(code, f"{path}: {fault.message}", path=path)
+        except duckdb.Error as error:
+            return exhausted(error) or DataUnavailable(code, f"{path}: {fault.message}", path=path)
     return fault
 
 

@@ -180,7 +180,9 @@ class Child:
                 result = connection.execute(question.statement.text, question.statement.parameters)
                 return collect(result, deadline, limits, question.labels, self._say)
             except (duckdb.Error, OSError, pa.ArrowException) as error:
-                fault = query_fault(error, question.scanned, limits.seconds, sql)
+                fault = query_fault(
+                    error, question.scanned, limits.seconds, sql, reread=lambda: fault_of_reading(connection, question)
+                )
                 raise located(fault, connection, question.scanned) from error
 
     def _session(self, question: Question) -> duckdb.DuckDBPyConnection:
@@ -199,6 +201,15 @@ class Child:
         spill_bytes = int(shutil.disk_usage(folder).free * SPILL_SHARE)
         self._next.execute(f"SET max_temp_directory_size = '{spill_bytes}B'")
         return self._next
+
+
+def fault_of_reading(connection: duckdb.DuckDBPyConnection, question: Question) -> Exception | None:
+    """Return what fails when the table is read whole, without anything that a caller wrote."""
+    try:
+        connection.execute(f"SELECT max(hash(COLUMNS(*))) FROM ({question.source})").fetchall()
+    except (duckdb.Error, OSError) as error:
+        return error
+    return None
 
 
 def limit_processor(question: Question) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
 import duckdb
@@ -27,9 +27,11 @@ MAX_READ_CHARACTERS, MAX_SHOWN_CHARACTERS = 4_000, 600
 """Of a message: a caller's SQL may make one of any length."""
 _PATHS = re.compile(r"(?:[a-z0-9]{1,12}:/|(?<![\w/]))/[^\s\"',;()]+/[^\s\"',;()]*")
 _ADDRESSES = re.compile(r"\b0x[0-9a-fA-F]{6,16}\b")
-DATA_ERRORS = frozenset({"IO", "HTTP", "Serialization"})
+OF_FILES = frozenset({"IO", "HTTP"})
 BUGS = frozenset({"INTERNAL", "FATAL"})
-"""Kinds of DuckDB's errors, as its messages begin: about the table's files, about the engine itself."""
+"""Kinds of DuckDB's errors, as its messages begin, that no SQL of a caller can raise: about the files, about itself."""
+QUOTING = frozenset({"Invalid Input", "Conversion", "Out of Range", "Binder", "Catalog", "Parser"})
+"""Kinds whose messages hold what a caller wrote."""
 
 
 def lock(connection: duckdb.DuckDBPyConnection, paths: Iterable[str]) -> None:
@@ -78,33 +80,53 @@ class Deadline:
             raise timed_out(self._seconds)
 
 
-NO_MEMORY = ("Out of Memory", "std::bad_alloc")
-"""How the engine's errors begin when memory has ended: by its own limit, or because the system gives none."""
+NO_MEMORY = re.compile(r"^Out of Memory|std::bad_alloc|bad allocation|memory allocation failed|Cannot allocate memory")
+"""What the engine and its libraries say when memory has ended: by its own limit, or because the system gives none."""
 
 
-def query_fault(error: Exception, scanned: ScanPaths, seconds: float, sql: str = "") -> RegelateError:
+def query_fault(
+    error: Exception, scanned: ScanPaths, seconds: float, sql: str = "", *, reread: Callable[[], Exception | None]
+) -> RegelateError:
     """Name what a failed query means to the caller; errors amid a stream are plain OSErrors, so the text decides.
 
-    `sql` is the caller's own, if any: no other is shown.
+    `sql` is the caller's own, if any: no other is shown. `reread` reads the table without it and returns what failed
+    then. Where the caller may have written the text of an error, no file is blamed that can be read.
     """
     text = str(error)[:MAX_READ_CHARACTERS]
     kind, named_kind, message = text.partition(" Error: ")
-    if kind == "INTERRUPT":
-        return timed_out(seconds)
-    ran_out = exhausted(duckdb.OutOfMemoryException(text) if kind in NO_MEMORY else error)
-    if ran_out is not None:
-        return out_of_memory() if ran_out.code == out_of_memory().code else ran_out
+    ended = _ended(error, text, seconds)
+    if ended is not None:
+        return ended
     if kind == "Permission":
         return InvalidRequest("QUERY_NOT_ALLOWED", plain_message(message, sql))
+    named = any(path.removeprefix("file://") in message for path in (*scanned.data, *scanned.deletes))
+    if kind in OF_FILES or (named and kind in BUGS):
+        return reading_fault(_of_duckdb(error), scanned)
     unnamed = isinstance(error, duckdb.Error) and not named_kind  # a damaged footer: its reader names no kind
     unread = not_ours_to_read(text) is not None and kind != "Not implemented"
-    named = any(path.removeprefix("file://") in message for path in (*scanned.data, *scanned.deletes))
-    if unread or unnamed or kind in DATA_ERRORS or named:
-        known = error if isinstance(error, duckdb.Error) else duckdb.IOException(text)
-        return reading_fault(known, scanned)
+    if (unread or unnamed or named or kind == "Serialization") and kind not in BUGS:
+        failed = reread()
+        if failed is not None:
+            return _ended(failed, str(failed), seconds) or reading_fault(_of_duckdb(failed), scanned)
     if kind in BUGS:
         return InvariantViolated("ENGINE_FAULT", f"the query failed in the engine: {plain_message(message, sql)}")
     return InvalidRequest("QUERY_ERROR", plain_message(text, sql))
+
+
+def _ended(error: Exception, text: str, seconds: float) -> RegelateError | None:
+    """Return the end of the time or of a resource, which says nothing about the query or the files."""
+    kind = text.partition(" Error: ")[0]
+    if kind == "INTERRUPT":
+        return timed_out(seconds)
+    no_memory = kind not in QUOTING and NO_MEMORY.search(text[:MAX_READ_CHARACTERS]) is not None
+    ran_out = exhausted(duckdb.OutOfMemoryException(text) if no_memory else error)
+    if ran_out is None:
+        return None
+    return out_of_memory() if ran_out.code == out_of_memory().code else ran_out
+
+
+def _of_duckdb(error: Exception) -> duckdb.Error:
+    return error if isinstance(error, duckdb.Error) else duckdb.IOException(str(error)[:MAX_READ_CHARACTERS])
 
 
 def plain_message(text: str, sql: str = "") -> str:
