@@ -78,10 +78,16 @@ class Writing:
         return self.send(records, mode=mode, key=key, **more)
 
     def send(
-        self, records: Sequence[dict[str, Any]], *, mode: str, key: Sequence[str] = (), repeat: str | None = None
+        self,
+        records: object,
+        *,
+        mode: str,
+        key: Sequence[str] = (),
+        repeat: str | None = None,
+        missing: str = "null",
     ) -> dict[str, Any]:
         answered = self.service.writes.write(
-            address("db.t"), records, mode=mode, key=tuple(key), idempotency_key=repeat
+            address("db.t"), records, mode=mode, key=tuple(key), idempotency_key=repeat, missing_columns=missing
         )
         return answer_fields(answered)
 

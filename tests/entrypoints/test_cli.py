@@ -13,6 +13,7 @@ import sys
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,7 @@ def test_a_wrong_command_line_is_told_in_two_lines_that_name_the_flag(run: Run, 
         (["query", "shop.orders", "--filter", '{"column": "id", "op": "~", "value": 1}'], "--filter"),
         (["write", "shop.orders", "-", "--mode", "upsert"], "--key"),
         (["write", "shop.orders", "-", "--key", "id"], "--key"),
+        (["write", "shop.orders", "-", "--missing-columns", "keep"], "--missing-columns"),
         (["create", "shop.other", "--schema", "id:money"], "--schema"),
         (["create", "shop.other", "--schema", "id:long", "--partition", "month(id)"], "--partition"),
         (["create", "Shop.Other", "--schema", "id:long"], "NS.TABLE"),
@@ -485,6 +487,27 @@ def test_an_upsert_replaces_the_rows_of_its_keys(run: Run, tmp_path: Path) -> No
         (100, None),
         (101, None),
     ]
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "csv", "parquet"])
+def test_an_upsert_keeps_what_the_rows_of_a_file_lack_when_it_is_told_to(run: Run, tmp_path: Path, form: str) -> None:
+    orders(run, writes=2)
+    before = rows_of(run, "shop.orders")
+    changed = [{"id": row["id"], "day": "2030-01-01"} for row in before]
+    texts = {
+        "json": json.dumps(changed),
+        "jsonl": json_lines(*changed).decode(),
+        "csv": "id,day\n" + "".join(f"{row['id']},{row['day']}\n" for row in changed),
+    }
+    file = tmp_path / f"new.{form}"
+    if form == "parquet":
+        days = pa.array([date(2030, 1, 1)] * len(changed))
+        pq.write_table(pa.table({"id": [row["id"] for row in changed], "day": days}), file)
+    else:
+        file.write_text(texts[form])
+    done(run("write", "shop.orders", file.name, "--mode", "upsert", "--key", "id", "--missing-columns", "keep"))
+    assert rows_of(run, "shop.orders") == [{**row, "day": "2030-01-01"} for row in before]
+    assert any(row["name"] is not None for row in before)
 
 
 WIDE = "id:long!,zip:string,price:decimal(9,2),ok:boolean,at:timestamptz,t:timestamp,day:date,w:double,f:float,u:uuid"

@@ -43,6 +43,8 @@ OPERATIONS = [
     "WRITE",
     "ROLLBACK",
     "DROP_TAG",
+    "WRITE",
+    "QUERY",
     "LIST_JOBS",
     "WRITE",
     "DROP_TABLE",

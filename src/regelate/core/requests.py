@@ -35,6 +35,13 @@ _NESTED: Mapping[str, tuple[type, ...]] = {
 _PLAIN: Mapping[str, tuple[type, ...]] = {"bool": (bool,), "int": (int,), "float": (int, float), "str": (str,)}
 
 
+class MissingColumns(StrEnum):
+    """What an upsert does with a column that a record does not name."""
+
+    NULL = "null"
+    KEEP = "keep"
+
+
 class WriteMode(StrEnum):
     APPEND = "append"
     UPSERT = "upsert"

@@ -30,7 +30,7 @@ from regelate.core.answers import (
     WriteAnswer,
 )
 from regelate.core.jobs.job import JobState
-from regelate.core.requests import CompactRequest, MaintainRequest, QueryRequest
+from regelate.core.requests import CompactRequest, MaintainRequest, MissingColumns, QueryRequest
 from regelate.core.table.table import MAIN_BRANCH
 from regelate.entrypoints.api.definition import evolution, table_definition
 from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, ListJobs, Sweep
@@ -182,6 +182,7 @@ def _write(service: Service, request: Write, caller: Caller) -> Answer:
         mode=request.mode,
         key=tuple(request.key or ()),
         idempotency_key=request.idempotency_key,
+        missing_columns=request.missing_columns or MissingColumns.NULL.value,
         ref=request.ref or MAIN_BRANCH,
         seconds_left=caller.seconds_left,
     )

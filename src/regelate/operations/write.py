@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from regelate.core.planning.plan import plan_compaction
 from regelate.core.planning.trigger import check_is_due
 from regelate.core.policy.policy import CompactionPolicy, digest
-from regelate.core.requests import WriteMode
+from regelate.core.requests import MissingColumns, WriteMode
 from regelate.core.running.commit import SnapshotChange
+from regelate.core.running.given_rows import GivenRows
 from regelate.core.running.rewrite import NewDataFile
 from regelate.core.table.head import Head
 from regelate.core.table.table import MAIN_BRANCH, FileScanTask, SnapshotEntry, run_summary
-from regelate.errors import Unsupported, keeps_files
+from regelate.errors import Conflict, Unsupported, keeps_files
 from regelate.operations.committing.attempt import Attempted, attempt
 from regelate.ports.clock import Clock
 from regelate.ports.commit import Committer
@@ -28,14 +30,21 @@ CHECK_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteCommand:
-    """Rows are JSON records, or an Arrow table. `key` identifies a row for upsert. `run_id` makes a repeat land
-    once. `repeatable`: it is the caller's, and stands for these rows only."""
+    """Rows are JSON records, or an Arrow table. `key` identifies a row for upsert, and `missing` says what becomes of
+    columns that they do not name. `run_id` makes a repeat land once. `repeatable`: it is the caller's, and stands for
+    these rows only."""
 
     rows: object
     run_id: str
     repeatable: bool = False
     mode: WriteMode = WriteMode.APPEND
     key: tuple[str, ...] = ()
+    missing: MissingColumns = MissingColumns.NULL
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it keeps what the table stores in columns that the rows do not name."""
+        return self.mode is WriteMode.UPSERT and self.missing is MissingColumns.KEEP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +84,9 @@ def write(tools: WriteTools, command: WriteCommand) -> WriteResult:
     """Write records all-or-nothing and commit them in one snapshot.
 
     Errors: InvalidRequest (422, the first faults by row and column; IDEMPOTENCY_KEY_REUSED; nothing written),
-    Conflict COMMIT_CONFLICT, TABLE_REPLACED or REF_DROPPED, CommitStateUnknown. Zero rows commit nothing. An upsert or
-    overwrite that loses a race is computed anew on the new head, so it never rests on rows that changed meanwhile.
+    Conflict COMMIT_CONFLICT, TABLE_REPLACED, REF_DROPPED or (where stored values are kept) SCHEMA_CHANGED,
+    CommitStateUnknown. Zero rows commit nothing. An upsert or overwrite that loses a race is computed anew on the new
+    head, so it never rests on rows that changed meanwhile.
     """
     head = tools.committer.head()
     request_digest = _digest(tools.rows, command, head.ref) if command.repeatable else None
@@ -85,16 +95,13 @@ def write(tools: WriteTools, command: WriteCommand) -> WriteResult:
         earlier.check_request(request_digest)
         written = int(earlier.summary.get(RECORDS_WRITTEN, 0))
         return WriteResult(records_written=written, snapshot_id=earlier.snapshot_id, already_done=True)
-    rows = tools.rows.encode(command.rows) if isinstance(command.rows, Sequence) else tools.rows.coerce(command.rows)
-    if command.mode is WriteMode.UPSERT:
-        tools.rows.check_key(rows, command.key)
-    added = tools.rows.write(rows)
-    if not added:
+    incoming = _incoming(tools, command)
+    if not incoming.count:
         return WriteResult(records_written=0, snapshot_id=None)
-    done = _committed(tools, command, request_digest, rows, added)
+    done = _committed(tools, command, request_digest, incoming)
     recommended, small = _checked(tools, done)
     return WriteResult(
-        records_written=sum(f.record_count for f in added),
+        records_written=incoming.count,
         snapshot_id=done.snapshot_id,
         compaction_recommended=recommended,
         small_files_count=small,
@@ -106,11 +113,40 @@ RECORDS_WRITTEN = "regelate.records-written"
 """Summary property: an upsert also adds the rows that it carried over, so `added-records` would say too many."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Incoming:
+    """The rows of the request. `added`: their files, which are right on every head; none where the rows are `partial`:
+    what they lack differs from head to head."""
+
+    rows: object
+    count: int
+    added: tuple[NewDataFile, ...] = ()
+    partial: GivenRows | None = None
+
+
+def _incoming(tools: WriteTools, command: WriteCommand) -> _Incoming:
+    partial: GivenRows | None = None
+    if command.keeps:
+        given = tools.rows.given(command.rows)
+        rows, partial = given.rows, given if given.absent else None
+    elif isinstance(command.rows, Sequence):
+        rows = tools.rows.encode(command.rows)
+    else:
+        rows = tools.rows.coerce(command.rows)
+    if command.mode is WriteMode.UPSERT:
+        tools.rows.check_key(rows, command.key)
+    if partial is not None:
+        return _Incoming(rows=rows, count=partial.count, partial=partial)
+    added = tools.rows.write(rows)
+    return _Incoming(rows=rows, count=sum(f.record_count for f in added), added=added)
+
+
 @dataclass
 class _Replacement:
     """What an upsert or overwrite replaces on one head; made anew when the head has moved.
 
     Also by a commit without a snapshot: a column that came back with the schema is not in what was carried over.
+    `carried`: the files that are right on this head only, the rows of the request among them where they were partial.
     """
 
     metadata_location: str
@@ -123,18 +159,13 @@ class _Replacement:
 
 def _digest(writer: RowWriter, command: WriteCommand, ref: str) -> str:
     branch = [] if ref == MAIN_BRANCH else [ref]
-    return digest(json.dumps([command.mode.value, command.key, writer.digest(command.rows), *branch]))
+    keeps = [{"missing_columns": command.missing.value}] if command.keeps else []
+    return digest(json.dumps([command.mode.value, command.key, writer.digest(command.rows), *branch, *keeps]))
 
 
-def _committed(
-    tools: WriteTools,
-    command: WriteCommand,
-    request_digest: str | None,
-    rows: object,
-    added: tuple[NewDataFile, ...],
-) -> Attempted:
-    written = sum(f.record_count for f in added)
-    summary = {**run_summary(command.run_id, request_digest), RECORDS_WRITTEN: str(written)}
+def _committed(tools: WriteTools, command: WriteCommand, request_digest: str | None, incoming: _Incoming) -> Attempted:
+    added = incoming.added
+    summary = {**run_summary(command.run_id, request_digest), RECORDS_WRITTEN: str(incoming.count)}
     made: list[_Replacement] = []
 
     def decide(head: Head) -> SnapshotChange:
@@ -143,7 +174,7 @@ def _committed(
         if command.mode is WriteMode.APPEND:
             return SnapshotChange(operation="append", snapshot_id=snapshot_id, summary=summary, added=added)
         if not made or not made[-1].is_for(head):
-            made.append(_replacement(tools, command, rows, added, head))
+            made.append(_replacement(tools, command, incoming, head))
         current = made[-1]
         return SnapshotChange(
             operation="overwrite",
@@ -166,14 +197,10 @@ def _committed(
     return done
 
 
-def _replacement(
-    tools: WriteTools, command: WriteCommand, rows: object, added: Sequence[NewDataFile], head: Head
-) -> _Replacement:
+def _replacement(tools: WriteTools, command: WriteCommand, incoming: _Incoming, head: Head) -> _Replacement:
     if command.mode is WriteMode.UPSERT:
-        tasks = tools.committer.live_tasks(rows, command.key)
-        touched, carried = tools.keys().without(tasks, rows, command.key) if tasks else ((), ())
-        return _Replacement(head.metadata_location, touched, carried)
-    partitions = {f.partition for f in added}
+        return _replaced_rows(tools, command, incoming, head)
+    partitions = {f.partition for f in incoming.added}
     tasks = tools.committer.live_tasks()
     specs = {p.spec_id for p in partitions}
     other = next((t.data_file for t in tasks if t.data_file.partition.spec_id not in specs), None)
@@ -185,6 +212,25 @@ def _replacement(
             path=other.path,
         )
     return _Replacement(head.metadata_location, tuple(t for t in tasks if t.data_file.partition in partitions))
+
+
+def _replaced_rows(tools: WriteTools, command: WriteCommand, incoming: _Incoming, head: Head) -> _Replacement:
+    if command.keeps and head.schema_id != tools.rows.schema_id:
+        raise Conflict("SCHEMA_CHANGED", "the columns of the table were changed meanwhile; repeat the request")
+    rows, key = incoming.rows, command.key
+    tasks = tools.committer.live_tasks(rows, key)
+    rewriter = tools.keys() if tasks else None
+    touched, carried = rewriter.without(tasks, rows, key) if rewriter is not None else ((), ())
+    if incoming.partial is None:
+        return _Replacement(head.metadata_location, touched, carried)
+    try:
+        stored = rewriter.stored(touched, rows, key, incoming.partial.absent) if rewriter and touched else None
+        added = tools.rows.write(tools.rows.fill(incoming.partial, stored, key))
+    except BaseException:
+        with suppress(OSError):  # the fault to report is the first one; what stays behind is an orphan
+            tools.rows.discard([f.path for f in carried])
+        raise
+    return _Replacement(head.metadata_location, touched, (*added, *carried))
 
 
 def _checked(tools: WriteTools, done: Attempted) -> tuple[bool, int | None]:

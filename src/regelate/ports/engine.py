@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from regelate.core.planning.plan import FileGroup
@@ -36,8 +36,12 @@ class RewriteEngine(Protocol):
 
 
 class KeyRewriter(Protocol):
-    """Copy-on-write of an upsert: which tasks hold the keys, and new files with their other rows."""
+    """Copy-on-write of an upsert: which tasks hold the keys, and new files with their other rows. `stored` returns what
+    the tasks store for the keys in some columns, by field id (Arrow: RECORD, and each by its `name_in_view`)."""
 
     def without(
         self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str]
     ) -> tuple[tuple[FileScanTask, ...], tuple[NewDataFile, ...]]: ...
+    def stored(
+        self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str], fields: Collection[int]
+    ) -> object: ...

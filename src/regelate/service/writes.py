@@ -10,7 +10,7 @@ from regelate.core.answers import WriteAnswer
 from regelate.core.jobs.job import Origin
 from regelate.core.measures.measures import Wrote
 from regelate.core.policy.options import Auto
-from regelate.core.requests import CompactRequest, WriteMode
+from regelate.core.requests import CompactRequest, MissingColumns, WriteMode
 from regelate.core.table.table import MAIN_BRANCH
 from regelate.errors import RegelateError
 from regelate.operations import answers
@@ -61,6 +61,7 @@ class Writes:
         mode: str,
         key: Sequence[str],
         idempotency_key: str | None,
+        missing_columns: str = MissingColumns.NULL.value,
         ref: str = MAIN_BRANCH,
         seconds_left: float | None = None,
     ) -> WriteAnswer:
@@ -75,6 +76,7 @@ class Writes:
             repeatable=idempotency_key is not None,
             mode=WriteMode(mode),
             key=tuple(key),
+            missing=MissingColumns(missing_columns),
         )
         with self._tables.open(address, ref=ref) as session:
             done = self._written(session, command)

@@ -125,6 +125,7 @@ class MemoryTable:
             format_version=self.format_version,
             snapshot_id=self.head_id,
             sequence_number=self.last_sequence_number if self.format_version > 1 else 0,
+            schema_id=0,
             metadata_location=f"v{self.version}",
             snapshots=self.shown,
             refs=tuple(refs),

@@ -23,6 +23,7 @@ def head(
         format_version=version,
         snapshot_id=numbers[-1] if numbers else None,
         sequence_number=(last or max(numbers, default=0)) if version > 1 else 0,
+        schema_id=0,
         metadata_location="",
         snapshots=tuple(
             SnapshotEntry(

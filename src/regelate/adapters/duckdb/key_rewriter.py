@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
 from regelate.adapters.duckdb import sql
 from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
@@ -16,7 +18,8 @@ from regelate.adapters.duckdb.question import scan_paths
 from regelate.adapters.duckdb.writer import write_rows
 from regelate.core.engines import DUCKDB_COST
 from regelate.core.planning.plan import FileGroup
-from regelate.core.running.group_view import GroupView
+from regelate.core.running.given_rows import RECORD
+from regelate.core.running.group_view import GroupView, name_in_view
 from regelate.core.running.rewrite import NewDataFile
 from regelate.core.table.schema import Column
 from regelate.core.table.table import FileScanTask, Partition
@@ -50,35 +53,57 @@ class DuckDBKeyRewriter:
         self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str]
     ) -> tuple[tuple[FileScanTask, ...], tuple[NewDataFile, ...]]:
         """Return the tasks that hold any of the keys in `rows` (Arrow), and new files with their other rows."""
-        by_partition: dict[Partition, list[FileScanTask]] = defaultdict(list)
-        for task in tasks:
-            by_partition[task.data_file.partition].append(task)
-        cursor = self._connection.cursor()
-        cursor.register("incoming", rows)
-        cursor.execute(f"CREATE TEMP TABLE {KEYS} AS SELECT {', '.join(map(sql.identifier, key))} FROM incoming")
         touched: list[FileScanTask] = []
         added: list[NewDataFile] = []
         reserved: list[str] = []
         try:
-            for partition, members in by_partition.items():
-                for low in range(0, len(members), MAX_FILES_PER_SCAN):
-                    found = self._touched(cursor, members[low : low + MAX_FILES_PER_SCAN], key)
+            with self._keyed(rows, key, tasks) as cursor:
+                for partition, members in _scans(tasks):
+                    found = self._touched(cursor, members, key)
                     fault = wrong_size(found)
                     if fault is not None:
                         raise fault
                     check_checksums(self._connection.cursor, found)
                     touched += found
                     added += self._rest(cursor, partition, found, key, reserved)
-        except duckdb.Error as error:
-            self._outputs.discard(reserved)
-            raise reading_fault(error, scan_paths(tasks)) from error
         except BaseException:
             self._outputs.discard(reserved)
             raise
+        return tuple(touched), tuple(added)
+
+    def stored(
+        self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str], fields: Collection[int]
+    ) -> pa.Table:
+        """Return some columns of the live rows that have any of the keys in `rows` (Arrow), and whose key it is."""
+        found: list[pa.Table] = []
+        with self._keyed(rows, key, tasks) as cursor:
+            cursor.execute("SET arrow_lossless_conversion = true")  # else a uuid comes out as text
+            cursor.execute("SET arrow_large_buffer_size = true")  # texts of one column may be more than 2 GB
+            for _, members in _scans(tasks):
+                view = self._views.write(members)
+                columns = (c for c in view.columns if c.field_id in fields)
+                named = (f"{sql.view_column(c, view)} AS {name_in_view(c.field_id)}" for c in columns)
+                wanted = ", ".join((f"k.{RECORD} AS {RECORD}", *named))
+                text = f"SELECT {wanted} FROM {sql.source(view)} JOIN {KEYS} AS k ON {_same_key(view, key)}"
+                found.append(cursor.execute(text).to_arrow_table())
+        return pa.concat_tables(found)
+
+    @contextmanager
+    def _keyed(
+        self, rows: object, key: Sequence[str], tasks: Sequence[FileScanTask]
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Lend a cursor with the keys of `rows`, numbered, in a table; what DuckDB raises is named by these tasks."""
+        cursor = self._connection.cursor()
+        keys = pa.table({RECORD: range(len(rows)), **{f"k{i}": rows[name] for i, name in enumerate(key)}})  # type: ignore[arg-type,index]
+        cursor.register("incoming", keys)
+        cursor.execute(f"CREATE TEMP TABLE {KEYS} AS FROM incoming")
+        try:
+            yield cursor
+        except duckdb.Error as error:
+            raise reading_fault(error, scan_paths(tasks)) from error
         finally:
             cursor.execute(f"DROP TABLE {KEYS}")
             cursor.close()
-        return tuple(touched), tuple(added)
 
     def _touched(
         self, cursor: duckdb.DuckDBPyConnection, tasks: Sequence[FileScanTask], key: Sequence[str]
@@ -135,10 +160,24 @@ class DuckDBKeyRewriter:
         return write_rows(cursor, select, path, columns, codec=self._codec, row_group_size=size)
 
 
+def _scans(tasks: Sequence[FileScanTask]) -> Iterator[tuple[Partition, list[FileScanTask]]]:
+    """Cut tasks into what one view may name."""
+    by_partition: dict[Partition, list[FileScanTask]] = defaultdict(list)
+    for task in tasks:
+        by_partition[task.data_file.partition].append(task)
+    for partition, members in by_partition.items():
+        for low in range(0, len(members), MAX_FILES_PER_SCAN):
+            yield partition, members[low : low + MAX_FILES_PER_SCAN]
+
+
 def _matches(view: GroupView, key: Sequence[str]) -> str:
+    return f"EXISTS (SELECT 1 FROM {KEYS} k WHERE {_same_key(view, key)})"
+
+
+def _same_key(view: GroupView, key: Sequence[str]) -> str:
     columns = {c.name: c for c in view.columns}
-    terms = (f"k.{sql.identifier(name)} IS NOT DISTINCT FROM {sql.view_column(columns[name], view)}" for name in key)
-    return f"EXISTS (SELECT 1 FROM {KEYS} k WHERE {' AND '.join(terms)})"
+    terms = (f"k.k{i} IS NOT DISTINCT FROM {sql.view_column(columns[n], view)}" for i, n in enumerate(key))
+    return " AND ".join(terms)
 
 
 def _count(cursor: duckdb.DuckDBPyConnection, text: str) -> int:

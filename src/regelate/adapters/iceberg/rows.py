@@ -15,14 +15,16 @@ from pyiceberg.io.pyarrow import _get_parquet_writer_kwargs, schema_to_pyarrow
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
-from regelate.adapters.iceberg.encoding.coerce import coerce_table
-from regelate.adapters.iceberg.encoding.encode import encode_records
+from regelate.adapters.iceberg.encoding.coerce import coerce_given, coerce_table
+from regelate.adapters.iceberg.encoding.encode import encode_given, encode_records
+from regelate.adapters.iceberg.encoding.kept_values import fill
 from regelate.adapters.iceberg.encoding.key_faults import check_keys
 from regelate.adapters.iceberg.encoding.row_partitions import split_by_partition
 from regelate.adapters.iceberg.metadata.tasks import check_format, unsupported
 from regelate.adapters.iceberg.pyiceberg_errors import storage_faults
 from regelate.adapters.iceberg.tables.schema import columns_of
 from regelate.core.policy.table_properties import Use, refuse_unusable, settled
+from regelate.core.running.given_rows import GivenRows
 from regelate.core.running.rewrite import NewDataFile, OutputTarget
 from regelate.errors import InvalidRequest
 from regelate.ports.files import OutputFiles
@@ -62,6 +64,11 @@ class IcebergRowWriter:
         )
         self._row_group_rows = int(properties.get(own.PARQUET_ROW_GROUP_LIMIT, own.PARQUET_ROW_GROUP_LIMIT_DEFAULT))
 
+    @property
+    def schema_id(self) -> int:
+        """The table's own id of the schema that rows are encoded against."""
+        return self._schema.schema_id
+
     def digest(self, rows: object) -> str:
         """Return the digest of rows as they were sent: JSON records, or the bytes of an Arrow table."""
         found = hashlib.sha256()
@@ -79,6 +86,16 @@ class IcebergRowWriter:
     def coerce(self, arrow_table: object) -> pa.Table:
         """Return an Arrow table of any origin in the table's own types, or refuse it. Nothing is written."""
         return coerce_table(self._columns, self.arrow_schema, _table(arrow_table))
+
+    def given(self, rows: object) -> GivenRows:
+        """Return JSON records or an Arrow table as far as they name columns, or refuse them. Nothing is written."""
+        if isinstance(rows, Sequence):
+            return encode_given(self._columns, self.arrow_schema, rows)
+        return coerce_given(self._columns, self.arrow_schema, _table(rows))
+
+    def fill(self, given: GivenRows, stored: object | None, key: Sequence[str]) -> pa.Table:
+        """Return given rows with what they lack from stored ones (`KeyRewriter.stored`), or refuse them all."""
+        return fill(self._columns, self.arrow_schema, given, None if stored is None else _table(stored), key)
 
     def check_key(self, rows: object, key: Sequence[str]) -> None:
         """Refuse a key that names no column, or encoded rows whose keys are null or not unique (422).

@@ -16,13 +16,14 @@ class Head:
     """The table as the catalog shows it now, as far as the attempt loop needs it.
 
     `snapshot_id`: what the branch `ref` is on; None where `main` is empty, or another branch is gone.
-    `sequence_number`: the last one given, on whatever branch.
+    `sequence_number`: the last one given, on whatever branch. `schema_id`: of the table's current schema.
     """
 
     uuid: str
     format_version: int
     snapshot_id: int | None
     sequence_number: int
+    schema_id: int
     metadata_location: str
     snapshots: tuple[SnapshotEntry, ...]
     refs: tuple[SnapshotRef, ...]

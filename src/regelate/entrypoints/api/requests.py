@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, model_validator
 from regelate.core.answers import Step
 from regelate.core.jobs.spark_job import STRATEGIES, ZORDER
 from regelate.core.policy.policy import Selection, Verify
-from regelate.core.requests import ENGINES_ASKED_FOR, Requested, WriteMode
+from regelate.core.requests import ENGINES_ASKED_FOR, MissingColumns, Requested, WriteMode
 from regelate.entrypoints.api.fields import (
     Direction,
     Filter,
@@ -159,6 +159,11 @@ class Write(TableRequest):
     records: Records
     mode: Annotated[str, OneOf(*WriteMode)] = WriteMode.APPEND.value
     key: list[Name] | None = None
+    missing_columns: Annotated[str, OneOf(*MissingColumns)] | None = Field(
+        default=None,
+        description="Of an upsert, what becomes of a column that a record does not name: null (also when this is left "
+        "out), or keep, the value that is stored for its key.",
+    )
     idempotency_key: Identifier | None = None
     ref: Name | None = Field(default=None, description=BRANCH)
 
@@ -170,6 +175,9 @@ class Write(TableRequest):
             raise InvalidRequest("INVALID_FIELD", "key: names a column twice", field="key")
         if self.mode != WriteMode.UPSERT and self.key is not None:
             raise InvalidRequest("INVALID_FIELD", f"key: mode {self.mode} uses none; did you mean upsert?", field="key")
+        if self.mode != WriteMode.UPSERT and self.missing_columns is not None:
+            message = f"missing_columns: mode {self.mode} replaces no row by key; it is for upsert"
+            raise InvalidRequest("INVALID_FIELD", message, field="missing_columns")
         return self
 
 

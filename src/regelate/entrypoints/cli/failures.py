@@ -80,6 +80,7 @@ FLAGS: Mapping[str, str] = {
     "max_jobs": "--max-jobs",
     "max_tables": "--max-tables",
     "min_snapshots_to_keep": "--min-snapshots-to-keep",
+    "missing_columns": "--missing-columns",
     "mode": "--mode",
     "namespace": "NS.TABLE",
     "offset": "--offset",

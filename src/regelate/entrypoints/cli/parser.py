@@ -12,7 +12,7 @@ from regelate.core.jobs.exit_codes import EXIT_CODES, USAGE
 from regelate.core.jobs.job import JobState
 from regelate.core.jobs.spark_job import STRATEGIES
 from regelate.core.policy.policy import Selection, Verify
-from regelate.core.requests import ENGINES_ASKED_FOR, WriteMode
+from regelate.core.requests import ENGINES_ASKED_FOR, MissingColumns, WriteMode
 from regelate.entrypoints.cli import texts
 
 EPILOG = f"""\
@@ -131,6 +131,11 @@ def _rows(commands: Any) -> None:
     modes = [mode.value for mode in WriteMode]
     write.add_argument("--mode", choices=modes, default=WriteMode.APPEND.value, help="default: append")
     write.add_argument("--key", type=reader(texts.names), metavar="A,B", help="columns that identify a row for upsert")
+    write.add_argument(
+        "--missing-columns",
+        choices=[choice.value for choice in MissingColumns],
+        help="in an upsert, what a row lacks becomes null, or keeps the value stored for its key; default: null",
+    )
     write.add_argument("--format", choices=("jsonl", "json", "csv", "parquet"), help="when the name does not say it")
     write.add_argument("--null", action="append", metavar="TEXT", help="text of a null in CSV; default: an empty field")
     write.add_argument("--idempotency-key", metavar="KEY", help="repeating the command with it writes no row twice")

@@ -104,6 +104,7 @@ def _write(args: argparse.Namespace, door: Door, rows: Any, idempotency_key: str
         "records": [],
         "mode": args.mode,
         "key": args.key,
+        "missing_columns": args.missing_columns,
         "idempotency_key": idempotency_key,
         "ref": args.ref,
     }

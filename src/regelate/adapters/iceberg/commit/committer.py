@@ -121,6 +121,7 @@ class IcebergCommitter:
             format_version=metadata.format_version,
             snapshot_id=None if at is None else at.snapshot_id,
             sequence_number=getattr(metadata, "last_sequence_number", 0),
+            schema_id=metadata.current_schema_id,
             metadata_location=self._table.metadata_location,
             snapshots=snapshot_entries(metadata),
             refs=refs_of(metadata),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -25,6 +26,7 @@ from regelate.adapters.iceberg.encoding.row_faults import (
     Fault,
     rows_error,
 )
+from regelate.core.running.given_rows import GivenRows
 from regelate.core.table.schema import Column
 from regelate.errors import InvalidRequest
 
@@ -32,6 +34,18 @@ Test = Callable[[pa.DataType], bool]
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _BOOLEANS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where values come from: the row of each one, and whether the table stores them already."""
+
+    rows: pa.Array
+    stored: bool = False
+
+    def of(self, parents: pa.Array) -> _Source:
+        """Return the source of the items in nested values."""
+        return replace(self, rows=self.rows.take(parents))
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -83,15 +97,40 @@ def coerce_table(columns: Sequence[Column], schema: pa.Schema, rows: pa.Table) -
 
     Errors: InvalidRequest 422 SCHEMA_MISMATCH, NULL_IN_REQUIRED, VALUE_OUT_OF_RANGE or TIMEZONE_MISMATCH.
     """
-    numbers = pa.array(range(rows.num_rows), pa.int64())
+    source = _Source(pa.array(range(rows.num_rows), pa.int64()))
     struct = rows.combine_chunks().to_struct_array()
     array = struct.combine_chunks() if isinstance(struct, pa.ChunkedArray) else struct
-    arrays = _fields(columns, [field.type for field in schema], array, numbers, "")
+    arrays = _fields(columns, [field.type for field in schema], array, source, "")
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
+def coerce_given(columns: Sequence[Column], schema: pa.Schema, rows: pa.Table) -> GivenRows:
+    """Return the columns that an Arrow table has; a required one that it lacks is no fault yet.
+
+    Errors: as `coerce_table`.
+    """
+    lacking = [c for c in columns if c.name not in rows.column_names]
+    found = coerce_table([replace(c, required=False) if c in lacking else c for c in columns], schema, rows)
+    for at, column in enumerate(columns):
+        if column.required and column in lacking:
+            some = _repeated(column, schema.field(at).type, filler(column), rows.num_rows)
+            found = found.set_column(at, schema.field(at), some)
+    everywhere = pa.repeat(pa.scalar(True), rows.num_rows)
+    absent = {c.field_id: everywhere for c in lacking} if rows.num_rows else {}
+    return GivenRows(rows=found, count=rows.num_rows, absent=absent)
+
+
+def coerce_stored(column: Column, kind: pa.DataType, array: pa.Array, records: pa.Array) -> pa.Array:
+    """Return what a table stores in one column, as an engine reads it, in the table's own type.
+
+    A day or moment that is stored is kept whatever its year. `records`: which record each value is for.
+    Errors: InvalidRequest 422 NULL_IN_REQUIRED where other writers left a null.
+    """
+    return _item(column, kind, array, _Source(records, stored=True), column.name)
+
+
 def _fields(
-    columns: Sequence[Column], wanted: Sequence[pa.DataType], struct: pa.StructArray, rows: pa.Array, path: str
+    columns: Sequence[Column], wanted: Sequence[pa.DataType], struct: pa.StructArray, source: _Source, path: str
 ) -> list[pa.Array]:
     names = [struct.type.field(i).name for i in range(struct.type.num_fields)]
     known = [c.name for c in columns]
@@ -103,7 +142,7 @@ def _fields(
             column,
             kind,
             pc.struct_field(struct, [names.index(column.name)]) if column.name in names else None,
-            (struct, rows),
+            (struct, source),
             f"{path}{column.name}",
         )
         for column, kind in zip(columns, wanted, strict=True)
@@ -111,17 +150,22 @@ def _fields(
 
 
 def _coerced(
-    column: Column, kind: pa.DataType, array: pa.Array | None, parent: tuple[pa.Array, pa.Array], path: str
+    column: Column, kind: pa.DataType, array: pa.Array | None, parent: tuple[pa.Array, _Source], path: str
 ) -> pa.Array:
-    struct, rows = parent
+    struct, source = parent
     if array is None:
         if column.required and len(struct) > struct.null_count:
             raise _refused(SCHEMA_MISMATCH, path, f"required {column.type}", "no such column")
         array = pa.nulls(len(struct))
     if not column.required:
-        return _array(column, kind, array, rows, path)
-    _check_rows(pc.or_(pc.is_valid(array), pc.is_null(struct)), rows, NULL_IN_REQUIRED, path, column, "null")
-    return _filled(column, kind, _array(column, kind, array, rows, path))
+        return _array(column, kind, array, source, path)
+    _check_rows(pc.or_(pc.is_valid(array), pc.is_null(struct)), source, NULL_IN_REQUIRED, path, column, "null")
+    return _filled(column, kind, _array(column, kind, array, source, path))
+
+
+def _repeated(column: Column, kind: pa.DataType, value: object, times: int) -> pa.Array:
+    """Return one value many times; a null struct has its fillers (see `filler`)."""
+    return build(column, kind, [value]).take(pa.repeat(pa.scalar(0, pa.int64()), times))
 
 
 def _filled(column: Column, kind: pa.DataType, array: pa.Array) -> pa.Array:
@@ -133,23 +177,23 @@ def _filled(column: Column, kind: pa.DataType, array: pa.Array) -> pa.Array:
     return pa.concat_arrays([array, build(column, kind, [filler(column)])]).take(places)
 
 
-def _array(column: Column, kind: pa.DataType, array: pa.Array, rows: pa.Array, path: str) -> pa.Array:
+def _array(column: Column, kind: pa.DataType, array: pa.Array, source: _Source, path: str) -> pa.Array:
     if kinds.is_dictionary(array.type):
         array = array.dictionary_decode()
     if isinstance(array, pa.ExtensionArray):
-        array = array.storage
+        array = array.storage.cast(pa.bool_()) if isinstance(array.type, pa.Bool8Type) else array.storage
     head = type_head(column.type)
     if kinds.is_null(array.type):
-        return pa.nulls(len(array), kind)
+        return _repeated(column, kind, None, len(array))
     if head in _NESTED:
-        return _NESTED[head](column, kind, array, rows, path)
+        return _NESTED[head](column, kind, array, source, path)
     if array.type == kind or any(test(array.type) for test in _CAST.get(head, ())):
-        return _cast(column, kind, array, rows, path)
+        return _cast(column, kind, array, source, path)
     if _is_text(array.type) or any(test(array.type) for test in _READ.get(head, ())):
         values = [_json(head, value) for value in array.to_pylist()]
         found, faults = encode_values(column, kind, values, path)
         if found is None:
-            raise rows_error((rows[index].as_py(), fault) for index, fault in faults)
+            raise rows_error((source.rows[index].as_py(), fault) for index, fault in faults)
         return found
     raise _refused(SCHEMA_MISMATCH, path, column.type, f"Arrow type {array.type}")
 
@@ -167,7 +211,7 @@ def _json(head: str, value: Any) -> Any:
     return _BOOLEANS.get(value.lower(), value) if head == "boolean" else value
 
 
-def _cast(column: Column, kind: pa.DataType, array: pa.Array, rows: pa.Array, path: str) -> pa.Array:
+def _cast(column: Column, kind: pa.DataType, array: pa.Array, source: _Source, path: str) -> pa.Array:
     if kinds.is_timestamp(array.type) and (array.type.tz is not None) != (column.type == "timestamptz"):
         zone = array.type.tz or "without zone"
         raise _refused(TIMEZONE_MISMATCH, path, column.type, f"moments in {zone}")
@@ -175,17 +219,17 @@ def _cast(column: Column, kind: pa.DataType, array: pa.Array, rows: pa.Array, pa
     try:
         found = array.cast(storage)
     except pa.ArrowInvalid as error:
-        row = rows[_first_failure(array, storage)].as_py()
+        row = source.rows[_first_failure(array, storage)].as_py()
         text = str(error).splitlines()[0][:120]
         raise _refused(VALUE_OUT_OF_RANGE, path, column.type, text, row=row) from None
     if kinds.is_floating(storage) and kinds.is_floating(array.type):
         became_infinite = pc.and_(pc.is_inf(found), pc.is_finite(array))
-        _check_rows(pc.invert(became_infinite), rows, VALUE_OUT_OF_RANGE, path, column, "a number beyond its largest")
+        _check_rows(pc.invert(became_infinite), source, VALUE_OUT_OF_RANGE, path, column, "a number beyond its largest")
     if kinds.is_timestamp(array.type) and kinds.is_date(storage):  # a cast that Arrow calls safe, and it drops the time
         whole_day = pc.equal(found.cast(array.type), array)
-        _check_rows(whole_day, rows, VALUE_OUT_OF_RANGE, path, column, "a time of day")
-    if _is_moment_or_date(storage):
-        _check_rows(in_calendar(found), rows, VALUE_OUT_OF_RANGE, path, column, "a year outside of 0001 to 9999")
+        _check_rows(whole_day, source, VALUE_OUT_OF_RANGE, path, column, "a time of day")
+    if _is_moment_or_date(storage) and not source.stored:
+        _check_rows(in_calendar(found), source, VALUE_OUT_OF_RANGE, path, column, "a year outside of 0001 to 9999")
     return found if storage is kind else pa.ExtensionArray.from_storage(kind, found)
 
 
@@ -202,38 +246,38 @@ def _first_failure(array: pa.Array, kind: pa.DataType) -> int:
     return low
 
 
-def _structs(column: Column, kind: pa.DataType, array: pa.Array, rows: pa.Array, path: str) -> pa.Array:
+def _structs(column: Column, kind: pa.DataType, array: pa.Array, source: _Source, path: str) -> pa.Array:
     if not kinds.is_struct(array.type):
         raise _refused(SCHEMA_MISMATCH, path, "struct", f"Arrow type {array.type}")
     fields = [kind.field(i) for i in range(kind.num_fields)]
-    arrays = _fields(column.children, [f.type for f in fields], array, rows, f"{path}.")
+    arrays = _fields(column.children, [f.type for f in fields], array, source, f"{path}.")
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=pc.is_null(array))
 
 
-def _lists(column: Column, kind: pa.DataType, array: pa.Array, rows: pa.Array, path: str) -> pa.Array:
+def _lists(column: Column, kind: pa.DataType, array: pa.Array, source: _Source, path: str) -> pa.Array:
     if not (kinds.is_list(array.type) or kinds.is_large_list(array.type) or kinds.is_fixed_size_list(array.type)):
         raise _refused(SCHEMA_MISMATCH, path, "list", f"Arrow type {array.type}")
-    items, item_rows = array.flatten(), rows.take(pc.list_parent_indices(array))
+    items, parents = array.flatten(), source.of(pc.list_parent_indices(array))
     (element,) = column.children
-    built = _item(element, kind.value_type, items, item_rows, f"{path}[]")
+    built = _item(element, kind.value_type, items, parents, f"{path}[]")
     return pa.LargeListArray.from_arrays(_offsets(array, pa.int64()), built, type=kind)
 
 
-def _maps(column: Column, kind: pa.DataType, array: pa.Array, rows: pa.Array, path: str) -> pa.Array:
+def _maps(column: Column, kind: pa.DataType, array: pa.Array, source: _Source, path: str) -> pa.Array:
     if not kinds.is_map(array.type):
         raise _refused(SCHEMA_MISMATCH, path, "map", f"Arrow type {array.type}")
     listed = array.cast(pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])))
-    pairs, item_rows = listed.flatten(), rows.take(pc.list_parent_indices(listed))
+    pairs, parents = listed.flatten(), source.of(pc.list_parent_indices(listed))
     key, item = column.children
-    keys = _item(key, kind.key_type, pc.struct_field(pairs, [0]), item_rows, f"{path}.key")
-    items = _item(item, kind.item_type, pc.struct_field(pairs, [1]), item_rows, f"{path}.value")
+    keys = _item(key, kind.key_type, pc.struct_field(pairs, [0]), parents, f"{path}.key")
+    items = _item(item, kind.item_type, pc.struct_field(pairs, [1]), parents, f"{path}.value")
     return pa.MapArray.from_arrays(_offsets(listed, pa.int32()), keys, items, type=kind)
 
 
-def _item(column: Column, kind: pa.DataType, items: pa.Array, rows: pa.Array, path: str) -> pa.Array:
+def _item(column: Column, kind: pa.DataType, items: pa.Array, source: _Source, path: str) -> pa.Array:
     if column.required:
-        _check_rows(pc.is_valid(items), rows, NULL_IN_REQUIRED, path, column, "null")
-    return _array(column, kind, items, rows, path)
+        _check_rows(pc.is_valid(items), source, NULL_IN_REQUIRED, path, column, "null")
+    return _array(column, kind, items, source, path)
 
 
 def _offsets(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -244,17 +288,18 @@ def _offsets(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.concat_arrays([null_starts, starts.slice(len(array))]).cast(kind)
 
 
-_NESTED: Mapping[str, Callable[[Column, pa.DataType, pa.Array, pa.Array, str], pa.Array]] = {
+_NESTED: Mapping[str, Callable[[Column, pa.DataType, pa.Array, _Source, str], pa.Array]] = {
     "struct": _structs,
     "list": _lists,
     "map": _maps,
 }
 
 
-def _check_rows(good: pa.Array, rows: pa.Array, code: str, path: str, column: Column, got: str) -> None:
+def _check_rows(good: pa.Array, source: _Source, code: str, path: str, column: Column, got: str) -> None:
     index = pc.index(pc.fill_null(good, True), pa.scalar(False)).as_py()
     if index >= 0:
-        raise _refused(code, path, column.type, got, row=rows[index].as_py())
+        where = " in the stored row" if source.stored else ""
+        raise _refused(code, path, column.type, f"{got}{where}", row=source.rows[index].as_py())
 
 
 def _refused(code: str, path: str, expected: str, got: str, *, row: int = 0) -> InvalidRequest:

@@ -24,6 +24,7 @@ from regelate.adapters.iceberg.encoding.row_faults import (
     refused,
     rows_error,
 )
+from regelate.core.running.given_rows import GivenRows
 from regelate.core.table.schema import Column
 from regelate.errors import InvariantViolated
 
@@ -46,12 +47,36 @@ def encode_records(columns: Sequence[Column], schema: pa.Schema, records: Sequen
 
     Errors: InvalidRequest 422 with code, 0-based row and column of the first fault, and up to five faults in `faults`.
     """
+    return _encoded(columns, schema, records, lambda column: MISSING)
+
+
+def encode_given(columns: Sequence[Column], schema: pa.Schema, records: Sequence[Mapping[str, object]]) -> GivenRows:
+    """Return the records as far as they name columns; a required column that is left out is no fault yet.
+
+    Errors: as `encode_records`.
+    """
+    rows = _encoded(columns, schema, records, filler)
+    if all(len(record) == len(columns) for record in records):
+        return GivenRows(rows=rows, count=len(records), absent={})
+    masks = ((c.field_id, pa.array([c.name not in record for record in records], pa.bool_())) for c in columns)
+    return GivenRows(
+        rows=rows, count=len(records), absent={field_id: mask for field_id, mask in masks if mask.true_count}
+    )
+
+
+def _encoded(
+    columns: Sequence[Column],
+    schema: pa.Schema,
+    records: Sequence[Mapping[str, object]],
+    absent: Callable[[Column], object],
+) -> pa.Table:
+    """Return the records as a table; `absent` stands for a required column that a record leaves out."""
     _check_objects(records)
     faults = _unknown_columns(columns, records)
     arrays: list[pa.Array] = []
     for column, field in zip(columns, schema, strict=True):
-        absent = MISSING if column.required else None
-        array, found = encode_values(column, field.type, [r.get(column.name, absent) for r in records], column.name)
+        other = absent(column) if column.required else None
+        array, found = encode_values(column, field.type, [r.get(column.name, other) for r in records], column.name)
         arrays.append(array)
         faults += found
     if faults:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
 
@@ -49,7 +49,7 @@ def _repeats(columns: Mapping[str, pa.Array], rows: pa.Table, keys: list[str]) -
     groups = rows.group_by(keys).aggregate([(_ROW, "list")])[f"{_ROW}_list"]
     shared = (sorted(found) for found in groups.filter(pc.greater(pc.list_value_length(groups), 1)).to_pylist())
     for row, earlier in sorted((row, found[0]) for found in shared for row in found[1:])[:MAX_FAULTS]:
-        value = ", ".join(shown(_json(column[row].as_py())) for column in columns.values())
+        value = key_text([column[row] for column in columns.values()])
         yield (
             row,
             Fault(
@@ -59,6 +59,11 @@ def _repeats(columns: Mapping[str, pa.Array], rows: pa.Table, keys: list[str]) -
                 got=f"{value}, as in row {earlier}",
             ),
         )
+
+
+def key_text(values: Sequence[pa.Scalar]) -> str:
+    """Return the values of one key as a fault shows them."""
+    return ", ".join(shown(_json(value.as_py())) for value in values)
 
 
 def _plain(column: pa.Array) -> pa.Array:
