@@ -27,8 +27,7 @@ ModelRows = dict[int, tuple[Row, Home]]
 Intent = Callable[[ModelRows], ModelRows]
 
 OWN_FOLDER = "/regelate/"
-REPLACES = {"compact", "job part", "manifests", "dangling", "undo"}
-MAINTENANCE = {"compact", "job part", "expire", "manifests", "dangling"}
+REPLACES = {"compact", "branch compact", "job part", "manifests", "dangling", "undo"}
 
 
 @dataclass
@@ -51,8 +50,10 @@ class Auditor:
     photographs: dict[int, Photograph] = field(default_factory=dict)
     parents: dict[int, int | None] = field(default_factory=dict)
     """Of every snapshot there ever was: the head that it was made on."""
-    heads: list[int | None] = field(default_factory=lambda: [None])
-    """Of main, after every commit."""
+    heads: list[dict[str, int | None]] = field(default_factory=lambda: [{}])
+    """Of every branch and tag, after every commit."""
+    refs: dict[str, str] = field(default_factory=dict)
+    """The branch that an actor of the service works on, by his name."""
     taken_refs: dict[str, set[str]] = field(default_factory=dict)
     """Refs that an expiry took although nothing said that it might, by the name of the actor who expires."""
     books: dict[int, Book] = field(default_factory=dict)
@@ -81,15 +82,15 @@ class Auditor:
         head = self.server.metadata.current_snapshot()
         return None if head is None else self.photographs[head.snapshot_id]
 
-    def was_in_main(self, snapshot_id: int, since_commit: int) -> bool:
-        """Say whether a snapshot was of main's history at any time since the catalog had taken so many commits."""
-        return any(snapshot_id in self._lineage(head) for head in self.heads[since_commit:])
+    def was_in(self, ref: str, snapshot_id: int, since_commit: int) -> bool:
+        """Say whether a snapshot was of a branch's history at any time since the catalog had taken so many commits."""
+        return any(snapshot_id in self._lineage(heads.get(ref)) for heads in self.heads[since_commit:])
 
     def rows_of(self, snapshot_id: int | None) -> ModelRows:
         return {} if snapshot_id is None else self.expected[snapshot_id]
 
     def committed(self, before: TableMetadata, after: TableMetadata, actor: Actor) -> None:
-        self.heads.append(after.current_snapshot_id)
+        self.heads.append({n: r.snapshot_id for n, r in after.refs.items()} | {"main": after.current_snapshot_id})
         if actor.is_ours and actor.state is State.DONE:
             self._check_announced(before, after, actor)
         known = {s.snapshot_id for s in before.snapshots}
@@ -261,13 +262,16 @@ class Auditor:
         broken = [name for name, ref in after.refs.items() if ref.snapshot_id not in live]
         if broken:
             raise Broken(f"refs without a snapshot: {broken}")
-        if actor.kind not in MAINTENANCE or self.server.kind is CatalogKind.HEAD_ONLY:
+        if not actor.is_ours or actor.kind == "undo" or self.server.kind is CatalogKind.HEAD_ONLY:
             return
+        own = self.refs[actor.name]
         old = {name: ref.snapshot_id for name, ref in before.refs.items()}
         new = {name: ref.snapshot_id for name, ref in after.refs.items()}
         if has_snapshot:
-            old.pop("main", None)
-            new.pop("main", None)
+            if own != "main" and own not in old:
+                raise Broken(f"{actor.name} made the branch {own} anew, which was dropped")
+            old.pop(own, None)
+            new.pop(own, None)
         else:
             limit = self.server.scheduler.now_ms - self.ref_ages_ms.get(actor.name, 2**63)
             ages = {s.snapshot_id: s.timestamp_ms for s in before.snapshots}

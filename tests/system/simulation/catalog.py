@@ -215,6 +215,7 @@ class _Client(Catalog):
     def _send(self, base: TableMetadata, requirements: Requirements, updates: Updates) -> CatalogFault:
         actor = self._actor
         fault = self._weather.catalog(actor, self._server.location)
+        ref = _ref_of(updates)
         slow = actor.is_ours and not self._weather.is_over
         wait_ms = actor.rng.choice((0, 0, 200, 2_000)) if slow else 0
         self._step("commit", crashes=fault is CatalogFault.CRASH, wait_ms=wait_ms)
@@ -224,7 +225,7 @@ class _Client(Catalog):
             actor.is_unanswered = True
             actor.unreachable_looks = actor.rng.choice((0, 0, 0, 1, 6))
             self._weather.events["ran no route to the catalog"] += bool(actor.unreachable_looks)
-        reusable = base.format_version == 1 or base.current_snapshot_id is None  # as its sender knows it
+        reusable = base.format_version == 1 or tip(base, ref) is None  # as its sender knows it
         fits_again = reusable and self._server.kind is not CatalogKind.SQL
         if fault in (*BEFORE_LANDING, CatalogFault.LATE):
             actor.may_return |= fits_again
@@ -240,7 +241,6 @@ class _Client(Catalog):
         try:
             land = self._staged(requirements, updates)
             if fault is CatalogFault.LATE:
-                ref = _ref_of(updates)
                 self._server.late.append(Late(land, ref, tip(self._server.metadata, ref), actor))
                 if actor.is_held_up:
                     actor.is_held_up = False
@@ -249,7 +249,7 @@ class _Client(Catalog):
             land()
         except CommitFailedException:  # a schema that changed, perhaps, which no head explains
             actor.may_return |= fits_again
-            if self._server.metadata.current_snapshot_id == base.current_snapshot_id:
+            if tip(self._server.metadata, ref) == tip(base, ref):
                 actor.is_unanswered = True
                 actor.unknown_attempts += 1
             raise

@@ -34,7 +34,7 @@ def judge_answer(hand: Hand) -> None:
     if isinstance(actor.error, RegelateError):
         world.events[f"answer {actor.error.code} ({world.kind.value})"] += 1
         world.events["took run too old"] += actor.error.code == "RUN_TOO_OLD"
-    if actor.kind in ("write", "compact"):
+    if actor.kind in ("write", "compact", "branch write", "branch compact"):
         _judge_commit(hand)
     hand.world.events["took job part"] += actor.kind == "job part" and actor.name in hand.world.auditor.landed
     hand.world.events["took hanging worker"] += bool(hand.hang_ms)
@@ -93,7 +93,7 @@ def _judge_commit(hand: Hand) -> None:
         raise Broken(f"{actor.name} says that it committed nothing, and landed as {own}")
     if answer.snapshot_id is not None and answer.snapshot_id not in [found.snapshot_id for found in run]:
         raise Broken(f"{actor.name} says that it landed as {answer.snapshot_id}; the table has {run}")
-    if answer.snapshot_id is not None and not auditor.was_in_main(answer.snapshot_id, actor.since_commit):
+    if answer.snapshot_id is not None and not auditor.was_in(hand.request.ref, answer.snapshot_id, actor.since_commit):
         raise Broken(f"{actor.name} says that it landed as {answer.snapshot_id}, which had been rolled back before")
 
 

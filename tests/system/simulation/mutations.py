@@ -15,7 +15,7 @@ from regelate.operations.committing import sent
 from regelate.operations.compacting import compact
 from regelate.operations.jobs import leasing
 from regelate.operations.upkeep import cleaning as upkeep_operations
-from regelate.operations.upkeep import reclaim, sweep
+from regelate.operations.upkeep import expire, reclaim, sweep
 from tests.system.simulation.undoing import (
     Mutation,
     always,
@@ -23,12 +23,14 @@ from tests.system.simulation.undoing import (
     change,
     first_window,
     for_its_snapshot,
+    for_main_only,
     from_latest,
     of_its_snapshot,
     only_uuid,
     over_on_main,
     reachable_from_main,
     renumbered,
+    requiring_main,
     without_positions,
     without_requirements,
     without_returned_fields,
@@ -141,6 +143,16 @@ MUTATIONS: dict[str, Mutation] = {
         "orphan files go whatever their age",
         ((upkeep_operations, "plan_orphans", lambda f: lambda *a, **m: f(*a, **{**m, "older_than_ms": 0})),),
     ),
+    "requires-main": Mutation(
+        "1",
+        "a commit to a branch requires main where it was, not the branch",
+        ((producer.SnapshotProducer, "_requirements", requiring_main),),
+    ),
+    "expires-branches": Mutation(
+        "10",
+        "an expiry keeps what main reaches, and nothing of other refs",
+        ((expire, "plan_expiry", for_main_only),),
+    ),
     "believes-rollbacks": Mutation(
         "8",
         "a request under way is ruled out by a rollback, which takes no sequence number",
@@ -195,6 +207,8 @@ KNOWN_SEEDS = {
     "ignores-younger-lists": 686,
     "expires-over-refs": 345,
     "removes-young-files": 175,
+    "requires-main": 81,
+    "expires-branches": 57,
     "believes-rollbacks": 11,
     "believes-returned-columns": 88,
     "works-without-its-lease": 31,

@@ -64,7 +64,7 @@ def append_to_branch(world: World, engine: ForeignEngine, rng: random.Random) ->
     return append(world, engine, rng, BRANCH)
 
 
-def position_delete(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
+def position_delete(world: World, engine: ForeignEngine, rng: random.Random, branch: str = "main") -> bool:
     """Delete some rows by their places: of one data file, or of several of one partition in one delete file."""
 
     def decide(table: Table, parent: Photograph | None) -> Edit | None:
@@ -86,7 +86,11 @@ def position_delete(world: World, engine: ForeignEngine, rng: random.Random) -> 
         gone = [row.id for rows in chosen.values() for _, row in rows]
         return Edit(Operation.DELETE, without(gone), added=[made])
 
-    return engine.commit(decide)
+    return engine.commit(decide, branch)
+
+
+def delete_on_branch(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
+    return position_delete(world, engine, rng, BRANCH)
 
 
 def equality_delete(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
@@ -252,6 +256,52 @@ def tag(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
 
 def branch(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
     return _make_ref(engine, rng, BRANCH, SnapshotRefType.BRANCH)
+
+
+def branch_off(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
+    """Make the branch where main is."""
+
+    def make(table: Table) -> Updates | None:
+        head = table.metadata.current_snapshot_id
+        if head is None or BRANCH in table.metadata.refs:
+            return None
+        return _asserted(table.metadata, BRANCH), (_put(BRANCH, head),)
+
+    return engine.update(make)
+
+
+def move_branch(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
+    """Put the branch on another snapshot that the table has, as often as not on the one before."""
+
+    def make(table: Table) -> Updates | None:
+        metadata = table.metadata
+        at = tip(metadata, BRANCH)
+        others = [s.snapshot_id for s in metadata.snapshots if s.snapshot_id != at]
+        if at is None or not others:
+            return None
+        head = metadata.snapshot_by_id(at)
+        before = head.parent_snapshot_id if head is not None else None
+        chosen = before if before in others and rng.random() < 0.5 else rng.choice(others)
+        return _asserted(metadata, BRANCH), (_put(BRANCH, chosen),)
+
+    return engine.update(make)
+
+
+def fast_forward(world: World, engine: ForeignEngine, rng: random.Random) -> bool:
+    """Put main where the branch is, if the branch goes on from main."""
+
+    def make(table: Table) -> Updates | None:
+        metadata = table.metadata
+        head, at = tip(metadata, "main"), tip(metadata, BRANCH)
+        behind, parents = at, {s.snapshot_id: s.parent_snapshot_id for s in metadata.snapshots}
+        while behind is not None and behind != head:
+            behind = parents.get(behind)
+        if behind is None or at is None or at == head:
+            return None
+        asserted = (*_asserted(metadata, "main"), AssertRefSnapshotId(ref=BRANCH, snapshot_id=at))
+        return asserted, (_put("main", at),)
+
+    return engine.update(make)
 
 
 def _make_ref(engine: ForeignEngine, rng: random.Random, name: str, kind: SnapshotRefType) -> bool:

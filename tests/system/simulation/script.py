@@ -23,6 +23,10 @@ FOREIGN: dict[str, tuple[others.Foreign, int]] = {
     "schema change": (others.change_schema, 2),
     "schema there and back": (others.drop_and_return, 2),
     "spec change": (others.change_spec, 1),
+    "branch delete": (others.delete_on_branch, 0),
+    "branch off": (others.branch_off, 0),
+    "move branch": (others.move_branch, 0),
+    "fast forward": (others.fast_forward, 0),
     "tag": (others.tag, 2),
     "branch": (others.branch, 2),
     "drop ref": (others.drop_ref, 2),
@@ -41,8 +45,11 @@ OURS = {
     "dangling": 3,
     "orphans": 1,
     "sweep": 2,
+    "branch write": 0,
+    "branch compact": 0,
     "job": 3,
 }
+ON_BRANCH = {"branch write", "branch compact"}
 HOURS = "hours pass"
 SUSPENSION = "suspension"
 """Minutes pass, for some while they sleep: longer than a lease, shorter than any retention."""
@@ -71,9 +78,33 @@ BESIDE = {
     SUSPENSION: (SUSPENSION, "compact", "foreign append"),
 }
 """What likes to happen just then: half of the actions that follow these are of these kinds."""
-NOT_HEAD_ONLY = {"branch append", "tag", "branch", "drop ref", "rollback", THERE_AND_BACK, "undo"}
+NOT_HEAD_ONLY = {"branch append", "tag", "branch", "drop ref", "rollback", "undo"}
 ONLY_V1 = {"upgrade"}
 REPEATED = ("write", "compact")
+BRANCH_SHARE = 0.2
+"""So many seeds are about a branch that the service works on."""
+BEGINNING = ("foreign append", "foreign append", "branch off", "branch append")
+BRANCH_DAY = {
+    "branch write": 16,
+    "branch compact": 16,
+    "branch append": 10,
+    "branch delete": 6,
+    "fast forward": 6,
+    "move branch": 3,
+    "drop ref": 4,
+    "branch off": 4,
+    "expire": 8,
+    "foreign append": 5,
+    "compact": 5,
+    "write": 4,
+    "rollback": 2,
+    "tag": 1,
+    "sweep": 3,
+    "orphans": 1,
+    HOURS: 4,
+}
+BESIDE_BRANCH = ("drop ref", "move branch", "fast forward", "branch append", "branch delete", "expire", "write")
+"""What likes to happen just after the service has begun to work on the branch."""
 RETURNS_SHARE = 0.2
 """So many seeds tell of a request that is under way while its branch is put elsewhere and back."""
 
@@ -110,9 +141,28 @@ def script(
         Action(i, kind, twin=not is_head_only and kind in REPEATED and rng.random() < 0.25)
         for i, kind in enumerate(chosen)
     ]
-    if not is_head_only and stories.random() < RETURNS_SHARE:
-        at = stories.randrange(length - 4)
-        held_up = stories.choice(("compact", "compact", "compact", "write"))
-        for i, kind in enumerate(("foreign append", "foreign append", held_up, THERE_AND_BACK), start=at):
+    if is_head_only:
+        return actions
+    returns, is_on_branch = stories.random() < RETURNS_SHARE, stories.random() < BRANCH_SHARE
+    if is_on_branch:
+        actions = _on_branch(stories, length)
+    if returns:
+        at = stories.randrange(len(BEGINNING), length - 4) if is_on_branch else stories.randrange(length - 4)
+        before = "branch append" if is_on_branch else "foreign append"
+        held_up = ("branch " if is_on_branch else "") + stories.choice(("compact", "compact", "compact", "write"))
+        for i, kind in enumerate((before, before, held_up, THERE_AND_BACK), start=at):
             actions[i] = Action(i, kind, is_held_up=kind is held_up)
     return actions
+
+
+def _on_branch(rng: random.Random, length: int) -> list[Action]:
+    """Draw what happens to a branch that the service writes and compacts."""
+    chosen = rng.choices(list(BRANCH_DAY), list(BRANCH_DAY.values()), k=length)
+    chosen[: len(BEGINNING)] = BEGINNING
+    for i, kind in enumerate(chosen[:-1]):
+        if kind == "drop ref" and rng.random() < 0.7:
+            chosen[i + 1] = rng.choice(("branch off", "branch"))
+        elif kind in ON_BRANCH and rng.random() < 0.4:
+            chosen[i + 1] = rng.choice(BESIDE_BRANCH)
+    twins = {*REPEATED, *ON_BRANCH}
+    return [Action(i, kind, twin=kind in twins and rng.random() < 0.25) for i, kind in enumerate(chosen)]

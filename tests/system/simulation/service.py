@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from regelate.core.policy.policy import GB, CompactionPolicy, PlacementPolicy, Verify
 from regelate.core.requests import WriteMode
+from regelate.core.table.table import MAIN_BRANCH
 from regelate.operations.compacting.compact import CompactCommand, CompactionTools, CompactOutcome, compact
 from regelate.operations.write import SmallFileCheck, WriteCommand, WriteResult, WriteTools, write
 from tests.system.simulation.auditor import ModelRows
@@ -52,7 +53,7 @@ def compaction_policy(rng: random.Random) -> CompactionPolicy:
 
 
 def compaction(hand: Hand, request: Request) -> CompactOutcome:
-    session = Session(hand)
+    session = Session(hand, request.ref)
     rng = request.rng
     verify = rng.choice((Verify.FAST, Verify.FAST, Verify.STRICT))
     lie = hand.world.weather.lies(hand.actor, strict=verify is Verify.STRICT)
@@ -76,11 +77,12 @@ def compaction(hand: Hand, request: Request) -> CompactOutcome:
 
 
 def writing(hand: Hand, request: Request) -> WriteResult:
-    session = Session(hand)
+    session = Session(hand, request.ref)
     rng = request.rng
     mode = rng.choices(list(WriteMode), (5, 3, 2))[0]
-    hand.doing = f"write {mode.value}"
-    hand.world.events[f"ran {hand.doing}"] += 1
+    if request.ref == MAIN_BRANCH:
+        hand.doing = f"write {mode.value}"
+        hand.world.events[f"ran {hand.doing}"] += 1
     metadata = session.table.metadata
     extras = sorted(f for f in metadata.schema().field_ids if f > 3)
     rows = [

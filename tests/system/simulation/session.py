@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.session import TableSession
 from regelate.core.policy.policy import CompactionPolicy, RetentionPolicy
+from regelate.core.table.table import MAIN_BRANCH
 from tests.system.simulation.engine import SimOutputs, no_footer
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Request:
     retention: RetentionPolicy | None = None
     policy: CompactionPolicy | None = None
     part: int = 1
+    ref: str = MAIN_BRANCH
 
     @property
     def rng(self) -> random.Random:
@@ -42,10 +44,16 @@ class Request:
 class Session(TableSession):
     """The shipped session, ledger included; its outputs upload rows as JSON."""
 
-    def __init__(self, hand: Hand) -> None:
+    def __init__(self, hand: Hand, ref: str = MAIN_BRANCH) -> None:
         self.manifest_reader = hand.world.reader if hand.actor.rng.random() < 0.5 else ManifestReader()
         super().__init__(
-            hand.catalog, IDENT, self.manifest_reader, FOLDER, longest_run_seconds=LIVES_SECONDS, annotate=no_footer
+            hand.catalog,
+            IDENT,
+            self.manifest_reader,
+            FOLDER,
+            longest_run_seconds=LIVES_SECONDS,
+            annotate=no_footer,
+            ref=ref,
         )
         self.uploads = self.outputs_of(self.table.metadata, token=self.run_token)
         self.__dict__["outputs"] = self.uploads

@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 from pyiceberg.table import Table
-from pyiceberg.table.update import AssertTableUUID
+from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID
 
 from regelate.core.running.commit import Outcome
 from regelate.core.table.table import MAIN_BRANCH, DeleteContent
@@ -109,6 +109,26 @@ def of_its_snapshot(shipped: Any) -> Any:
 
 def for_its_snapshot(self: Any, head: Any) -> bool:
     return bool(self.snapshot_id == head.snapshot_id)
+
+
+def requiring_main(shipped: Any) -> Any:
+    """Of a commit to a branch: that main is where it was."""
+
+    def requirements(self: Any, head: Any) -> Any:
+        at = self._metadata.current_snapshot_id
+        main = AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=at)
+        return tuple(main if isinstance(r, AssertRefSnapshotId) else r for r in shipped(self, head))
+
+    return requirements
+
+
+def for_main_only(shipped: Any) -> Any:
+    """Of an expiry's plan: as if there were no other ref."""
+
+    def plan(snapshots: Any, refs: Any, *more: Any) -> Any:
+        return shipped(snapshots, [ref for ref in refs if ref.name == MAIN_BRANCH], *more)
+
+    return plan
 
 
 def over_on_main(shipped: Any) -> Any:

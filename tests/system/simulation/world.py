@@ -13,6 +13,7 @@ from unittest import mock
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField
@@ -32,7 +33,7 @@ from tests.system.simulation.judge import judge_answer
 from tests.system.simulation.photograph import Broken
 from tests.system.simulation.rows import FIRST_EXTRA, ID, KEY, PART, Row
 from tests.system.simulation.scheduler import HOUR_MS, Actor, OneByOne, Scheduler, State
-from tests.system.simulation.script import FOREIGN, HOURS, LENGTH, SUSPENSION, THERE_AND_BACK, Action, script
+from tests.system.simulation.script import FOREIGN, HOURS, LENGTH, ON_BRANCH, SUSPENSION, THERE_AND_BACK, Action, script
 from tests.system.simulation.session import LIVES_SECONDS, Request
 from tests.system.simulation.store import ActorIO, Door, ObjectStore
 from tests.system.simulation.weather import Weather
@@ -50,6 +51,8 @@ OURS: dict[str, Callable[[Hand, Request], object]] = {
     "dangling": housekeeping.dangling_deletes,
     "orphans": housekeeping.orphan_removal,
     "sweep": housekeeping.sweep,
+    "branch write": service.writing,
+    "branch compact": service.compaction,
     "job": jobs.post,
     "job part": jobs.working,
 }
@@ -283,7 +286,8 @@ class World:
         rng = random.Random(f"{self.seed}/{action.index}/start")
         expires = action.kind == "expire" or (action.kind == "compact" and rng.random() < 0.2)
         keep = housekeeping.retention(rng, tiny=rng.random() < 0.6 and not self._promises_open()) if expires else None
-        request = Request(f"run-{action.index}", f"{self.seed}/{action.index}", keep)
+        ref = others.BRANCH if action.kind in ON_BRANCH else MAIN_BRANCH
+        request = Request(f"run-{action.index}", f"{self.seed}/{action.index}", keep, ref=ref)
         name = f"{action.index}:{action.kind}"
         self._start_ours(action.kind, request, name).is_held_up = action.is_held_up
         if action.twin and not self._expires_at_once():
@@ -349,6 +353,7 @@ class World:
         hand.request = request
         if request.retention is not None:
             self.auditor.ref_ages_ms[name] = request.retention.max_ref_age_ms
+        self.auditor.refs[name] = request.ref
         self.ours.add(name)
         if kind == "compact":
             self.events["ran two compactors"] += any(h.actor.kind == kind for h in self.hands.values() if h is not hand)

@@ -220,6 +220,22 @@ def test_t39_a_conflict_with_a_rollback_proves_nothing_of_another_sending(
     assert (keeps_files(caught.value), committer.left) == (not takes_number, int(not takes_number))
 
 
+@pytest.mark.parametrize("step", ["refused", "dead"])
+def test_an_attempt_that_a_rollback_left_is_ruled_out_once_another_is_seen_to_have_its_number(
+    table: MemoryTable, step: str
+) -> None:
+    earlier = table.head_id
+    assert earlier is not None
+    table.append("x", [3])
+    committer = MemoryCommitter(table, script=[step])
+    committer.before_look = [lambda: table.roll_back(earlier)]
+    committer.meanwhile = [lambda: None, lambda: table.append("x", [4])]
+    decisions: list[Any] = [_empty, _empty, _raiser(Conflict("BASE_NOT_ANCESTOR", "rolled back"))]
+    with pytest.raises(Conflict, match="rolled back") as caught:
+        run(committer, decide=lambda head: decisions.pop(0)(committer))
+    assert (keeps_files(caught.value), committer.left) == (False, 0)
+
+
 def test_t39_under_format_1_such_an_attempt_fits_again_after_a_rollback() -> None:
     table = MemoryTable(format_version=1)
     table.append("x", [1, 2])

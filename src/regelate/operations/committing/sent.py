@@ -127,6 +127,7 @@ class Sent:
         run = head.run(run_id) if run_id is not None else None
         moved = [a for a in self.attempts if not a.is_on(head)]
         explained = self.last if self.last is not None and self.last.outcome is Outcome.LOST else None
+        self.returning = [a for a in self.returning if not (a.is_over(head) and head.shows_next(a.head))]
         open_yet = [a for a in moved if a.is_in_doubt and not a.is_over(head)]
         self.returning += [a for a in open_yet if a is not explained or a.fits_once]  # a rollback explains no conflict
         self.attempts = [a for a in self.attempts if a.is_on(head)]  # the others are ruled out
