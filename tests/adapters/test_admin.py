@@ -319,6 +319,10 @@ def test_a_property_that_is_not_the_callers_to_give_is_refused_by_name(
     assert not catalog.namespace_exists("n")
 
 
+def buckets(number: int) -> tuple[PartitionField, ...]:
+    return tuple(PartitionField(source="id", transform=f"bucket[{n + 1}]", name=f"b{n}") for n in range(number))
+
+
 def test_format_version_3_is_left_to_other_engines(admin: IcebergAdmin) -> None:
     with pytest.raises(Unsupported, match="UNSUPPORTED_TABLE"):
         admin.create("n.t", with_properties({"format-version": "3"}), if_not_exists=False)
@@ -333,6 +337,8 @@ def test_format_version_3_is_left_to_other_engines(admin: IcebergAdmin) -> None:
             "INVALID_PARTITION_SPEC",
         ),
         (TableDefinition(columns=COLUMNS, sort_order=(SortSpec(column="none"),)), "INVALID_FIELD"),
+        (TableDefinition(columns=COLUMNS, partition_spec=buckets(65)), "INVALID_PARTITION_SPEC.*65.*at most 64"),
+        (TableDefinition(columns=COLUMNS, sort_order=(SortSpec(column="id"),) * 65), "INVALID_FIELD.*65.*at most 64"),
     ],
 )
 def test_a_bad_definition_makes_neither_table_nor_namespace(
@@ -360,6 +366,23 @@ def test_altering_nothing_commits_nothing(admin: IcebergAdmin, catalog: SqlCatal
     assert catalog.load_table("n.t").metadata_location == before
 
 
+@pytest.mark.parametrize("name", ["location", "write.data.path"])
+@pytest.mark.parametrize("below", ["x" * 100_000, "x" * 256, "\u00e4" * 128, "x/" * 300])
+def test_a_place_too_long_for_a_store_is_refused_before_any_is_asked(
+    name: str, below: str, admin: IcebergAdmin, catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    place = f"{warehouse(catalog)}/n/{below}"
+    with pytest.raises(InvalidRequest, match=r"INVALID_LOCATION.*512 bytes, and 255 between two slashes"):
+        admin.create("n.t", with_properties({name: place}), if_not_exists=False)
+    assert files_below(tmp_path / "warehouse") == set()
+    assert not catalog.namespace_exists("n")
+
+
+def test_a_folder_as_long_as_a_file_system_takes_is_a_place(admin: IcebergAdmin, catalog: SqlCatalog) -> None:
+    place = f"{warehouse(catalog)}/{'x' * 255}"
+    assert admin.create("n.t", with_properties({"location": place}), if_not_exists=False)[1].location == place
+
+
 @pytest.mark.parametrize(
     ("to_set", "to_unset", "code"),
     [
@@ -369,6 +392,7 @@ def test_altering_nothing_commits_nothing(admin: IcebergAdmin, catalog: SqlCatal
         ({}, ["uuid"], "INVALID_OPTION"),
         ({"s3.access-key-id": "x"}, [], "INVALID_OPTION"),
         ({"write.data.path": "/etc"}, [], "INVALID_LOCATION"),
+        ({"write.data.path": "{warehouse}/" + "x" * 256}, [], "INVALID_LOCATION"),
         ({"a": "1"}, ["a"], "INVALID_FIELD"),
     ],
 )

@@ -203,6 +203,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "an unknown source": (
         {"add_partition_fields": (PartitionField(source="x", transform="day"),)}, "INVALID_PARTITION_SPEC", "no column",
     ),
+    "64 fields beside two": (
+        {"add_partition_fields": tuple(PartitionField(source="id", transform=f"bucket[{n}]") for n in range(2, 66))},
+        "INVALID_PARTITION_SPEC", "66 partition fields; at most 64",
+    ),
     "an unknown field": ({"drop_partition_fields": ("id",)}, "INVALID_PARTITION_SPEC", "no such partition field"),
     "a column's name": ({"rename_partition_fields": {"at_day": "n"}}, "INVALID_PARTITION_SPEC", "n"),
     "another field's name": ({"rename_partition_fields": {"at_day": "KIND"}}, "INVALID_PARTITION_SPEC", "column"),

@@ -351,6 +351,12 @@ def test_a_sort_without_any_order_is_refused() -> None:
     assert refusal({"strategy": "sort"}).details["option"] == "sort_order"
 
 
+def test_a_sort_by_more_columns_than_a_tables_order_may_have_is_refused() -> None:
+    columns = [{"column": f"c{n}"} for n in range(65)]
+    assert len(resolve({"strategy": "sort", "sort_order": columns[:64]}).sort_order) == 64
+    assert "at most 64" in refusal({"strategy": "sort", "sort_order": columns}).message
+
+
 def test_binpack_ignores_the_tables_order_and_refuses_a_requested_one() -> None:
     assert resolve(table_sort_order=(SortField(column="a"),)).sort_order == ()
     assert refusal({"sort_order": [{"column": "a"}]}).details["option"] == "sort_order"

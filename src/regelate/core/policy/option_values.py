@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from regelate.core.policy.policy import SortField
+from regelate.core.table.schema import MAX_ORDERED_FIELDS
 from regelate.errors import InvalidRequest
 
 NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
@@ -148,6 +149,8 @@ def sort_fields(value: object) -> tuple[SortField, ...]:
     """Read `sort_order`, a list of `{column, direction?, nulls?}`. Iceberg's defaults: asc, nulls first; desc, last."""
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
         raise refused("sort_order", value, "must be a list of {column, direction, nulls} with at least one entry")
+    if len(value) > MAX_ORDERED_FIELDS:
+        raise refused("sort_order", f"{len(value)} columns", f"may name at most {MAX_ORDERED_FIELDS}")
     fields = tuple(_sort_field(f"sort_order[{index}]", item) for index, item in enumerate(value))
     repeated = _first_repeated(f.column for f in fields)
     if repeated is not None:

@@ -10,6 +10,9 @@ from regelate.core.table.table import SnapshotRef
 
 MAX_COLUMNS = 2_000
 """Of a table, the fields in its columns counted: every file's footer and every manifest entry speaks of each."""
+MAX_ORDERED_FIELDS = 64
+"""Of a partition spec or a sort order. Iceberg has no limit; tables have one to four, and each field of a spec is a
+folder in the path of every file and a value in every entry of a manifest."""
 MAX_DEPTH = 64
 """Of columns in columns: whoever reads a schema recurses."""
 Nested = TypeVar("Nested")

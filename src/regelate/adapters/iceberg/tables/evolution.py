@@ -31,9 +31,9 @@ from pyiceberg.types import (
 )
 
 from regelate.adapters.iceberg.tables.schema import check_columns, check_name, columns_of, invalid_schema, type_of
-from regelate.adapters.iceberg.tables.spec import added_field, check_spec
+from regelate.adapters.iceberg.tables.spec import added_field, check_spec, too_many_fields
 from regelate.core.table.evolution import ColumnChange, Evolution
-from regelate.core.table.schema import Column
+from regelate.core.table.schema import MAX_ORDERED_FIELDS, Column
 from regelate.errors import InvalidRequest
 
 OF_COLUMNS = ("write.metadata.metrics.column.", "write.parquet.bloom-filter-enabled.column.")
@@ -93,6 +93,7 @@ def _change_columns(staged: Transaction, change: Evolution) -> None:
 def _change_spec(staged: Transaction, change: Evolution) -> None:
     metadata = staged.table_metadata
     before, schema = metadata.spec(), metadata.schema()
+    _check_number(change, before)
     update = staged.update_spec()
     for name in dict.fromkeys(change.drop_partition_fields):
         _check_partition_field(name, before)
@@ -110,6 +111,14 @@ def _change_spec(staged: Transaction, change: Evolution) -> None:
     known = {f.field_id: f for f in before.fields}
     after = staged.table_metadata.spec()
     check_spec(after, schema, changed=frozenset(f.field_id for f in after.fields if known.get(f.field_id) != f))
+
+
+def _check_number(change: Evolution, before: PartitionSpec) -> None:
+    """Refuse to add beyond the limit; a table that another engine gave more fields can still lose them."""
+    live = {field.name for field in before.fields if not isinstance(field.transform, VoidTransform)}
+    number = len(live - set(change.drop_partition_fields)) + len(change.add_partition_fields)
+    if change.add_partition_fields and number > MAX_ORDERED_FIELDS:
+        raise too_many_fields("add_partition_fields", number)
 
 
 def _found(path: str, schema: Schema) -> NestedField:

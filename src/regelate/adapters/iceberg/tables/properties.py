@@ -20,6 +20,9 @@ _STATE = frozenset(
 )
 """Reserved by Iceberg: names of the table's own state (TableProperties.RESERVED_PROPERTIES, 1.10)."""
 _DOUBTFUL = frozenset("%\\?#*")
+MAX_LOCATION_BYTES = 512
+MAX_FOLDER_BYTES = 255
+"""S3 takes keys of 1,024 bytes, and folders of partitions and names of files go below; a folder's limit is Linux's."""
 
 
 def check_new_table(properties: Mapping[str, str], defaults: Mapping[str, str], warehouse: str | None) -> None:
@@ -85,7 +88,15 @@ def _check(properties: Mapping[str, str], beside: Mapping[str, str], warehouse: 
         if name in properties and not (warehouse and is_inside(properties[name], warehouse)):
             where = "inside the catalog's warehouse" if warehouse else "left out: this catalog has no known warehouse"
             raise InvalidRequest("INVALID_LOCATION", f"property {name!r} must be {where}", field=name)
+        _check_length(name, properties.get(name, ""))
     refuse_malformed(properties, beside)
+
+
+def _check_length(name: str, location: str) -> None:
+    longest = max(len(part.encode()) for part in location.split("/"))
+    if longest > MAX_FOLDER_BYTES or len(location.encode()) > MAX_LOCATION_BYTES:
+        told = f"property {name!r} may have {MAX_LOCATION_BYTES} bytes, and {MAX_FOLDER_BYTES} between two slashes"
+        raise InvalidRequest("INVALID_LOCATION", f"{told}; name a shorter place", field=name)
 
 
 def _check_name(name: str) -> None:

@@ -24,7 +24,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import NestedField
 
 from regelate.adapters.iceberg.tables.schema import check_name
-from regelate.core.table.schema import PartitionField, SortSpec
+from regelate.core.table.schema import MAX_ORDERED_FIELDS, PartitionField, SortSpec
 from regelate.errors import InvalidRequest
 
 MAX_TRANSFORM_NUMBER = 2**31 - 1
@@ -56,6 +56,8 @@ def spec_of(fields: Sequence[PartitionField], schema: Schema) -> PartitionSpec:
     native: list[NativeField] = []
     names: set[str] = set()
     transforms: set[tuple[int, str]] = set()
+    if len(fields) > MAX_ORDERED_FIELDS:
+        raise too_many_fields("partition_spec", len(fields))
     for field in fields:
         source = _source(field.source, schema, "INVALID_PARTITION_SPEC")
         transform, suffix = _transform(field)
@@ -103,6 +105,9 @@ def check_spec(spec: PartitionSpec, schema: Schema, *, changed: frozenset[int]) 
 def order_of(fields: Sequence[SortSpec], schema: Schema) -> SortOrder:
     """Return the sort order of a new table. Errors: InvalidRequest INVALID_FIELD, naming the column."""
     native: list[SortField] = []
+    if len(fields) > MAX_ORDERED_FIELDS:
+        told = f"sort_order has {len(fields)} columns; at most {MAX_ORDERED_FIELDS} are allowed"
+        raise InvalidRequest("INVALID_FIELD", told, field="sort_order")
     for field in fields:
         source = _source(field.column, schema, "INVALID_FIELD")
         direction, nulls = _DIRECTIONS.get(field.direction), _NULL_ORDERS.get(field.nulls)
@@ -194,6 +199,12 @@ def _check_partition_name(
         return
     if namesake.field_id != source.field_id or not isinstance(transform, IdentityTransform | VoidTransform):
         raise _invalid(field, f"the partition name {name!r} is the name of a column; give it another `name`")
+
+
+def too_many_fields(what: str, found: int) -> InvalidRequest:
+    """Make the 400 of a partition spec that would have too many fields by a request's field `what`."""
+    told = f"{what}: the table would have {found} partition fields; at most {MAX_ORDERED_FIELDS} are allowed"
+    return InvalidRequest("INVALID_PARTITION_SPEC", told, field=what)
 
 
 def _invalid(field: PartitionField, why: str) -> InvalidRequest:
