@@ -63,6 +63,35 @@ def test_a_tenant_with_limits_of_its_own_is_held_to_them_and_the_others_to_every
     assert stack.accepted("QUERY", query("other", **long), claims=OTHER)["row_count"] == 1
 
 
+def test_a_write_into_more_partitions_than_a_tenant_may_touch_is_refused_before_any_file(tmp_path: Path) -> None:
+    own = {"max_partitions_per_write": 2}
+    stack = stack_with_limits(tmp_path / "lake", max_partitions_per_write=4, tenants={"acme": own})
+    for name, claims, most in (("acme", ACME, 2), ("other", OTHER, 4)):
+        spec = [{"source": "p", "transform": "identity"}]
+        made = request("CREATE_TABLE", "cut", tenant_id=name, schema=schema({"p": "int"}), partition_spec=spec)
+        stack.accepted("CREATE_TABLE", made, claims=claims)
+        for fields in ({}, {"mode": "overwrite_partitions"}):
+            rows = [{"p": n % most} for n in range(20)]
+            stack.accepted("WRITE", request("WRITE", "cut", tenant_id=name, records=rows, **fields), claims=claims)
+            with stack.untouched():
+                rows = [{"p": n} for n in range(most + 1)]
+                words = [f"{most + 1} partitions", f"one WRITE may touch {most}", "fewer partitions"]
+                body = request("WRITE", "cut", tenant_id=name, records=rows, **fields)
+                error = stack.refused(422, "TOO_MANY_PARTITIONS", words, body, claims=claims)
+            assert (error["details"]["partitions"], error["details"]["max_partitions_per_write"]) == (most + 1, most)
+
+
+def test_an_upsert_that_keeps_columns_is_held_to_the_same_number_of_partitions(tmp_path: Path) -> None:
+    stack = stack_with_limits(tmp_path / "lake", max_partitions_per_write=2)
+    columns, spec = schema({"p": "int", "word": "string"}), [{"source": "p", "transform": "identity"}]
+    made = request("CREATE_TABLE", "cut", tenant_id="acme", schema=columns, partition_spec=spec)
+    stack.accepted("CREATE_TABLE", made, claims=ACME)
+    rows = [{"p": n} for n in range(3)]
+    body = request("WRITE", "cut", tenant_id="acme", records=rows, mode="upsert", key=["p"], missing_columns="keep")
+    with stack.untouched():
+        stack.refused(422, "TOO_MANY_PARTITIONS", ["3 partitions"], body, claims=ACME)
+
+
 def test_a_query_of_a_tenant_ends_after_the_tenants_own_seconds(tmp_path: Path) -> None:
     stack = stack_with_limits(tmp_path / "lake", query_seconds=600, tenants={"acme": {"query_seconds": 0.3}})
     endless = "SELECT sum(a.range * b.range) FROM range(100000000) a, range(100000000) b"

@@ -494,7 +494,7 @@ def test_a_failure_while_the_completed_rows_are_written_leaves_no_file(
 ) -> None:
     table = lake.table([(1, "a", "old"), (2, "a", "old")])
 
-    def fail(*arguments: object) -> None:
+    def fail(*arguments: object, **options: object) -> None:
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(IcebergRowWriter, "write", fail)

@@ -26,6 +26,7 @@ from regelate.adapters.iceberg.tables.schema import schema_of
 from regelate.adapters.iceberg.tables.spec import spec_of
 from regelate.core.table.schema import Column, PartitionField
 from regelate.core.table.table import Partition
+from regelate.errors import InvalidRequest
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KINDS = {
@@ -302,6 +303,13 @@ def test_a_partition_column_inside_structs_is_found_and_a_null_struct_is_null() 
         for p, t in split_by_partition(rows, spec(("o.a.b", "identity"), ("o.p.q", "truncate[1]")), SCHEMA)
     }
     assert parts == {("x", 1): [1, 4], (None, None): [2], ("x", None): [3]}
+
+
+def test_rows_of_more_partitions_than_wanted_are_refused_before_the_first_of_them() -> None:
+    rows, cut = table_of({"i": [1, 2, 3, 1]}), spec(("i", "identity"))
+    assert len(list(split_by_partition(rows, cut, SCHEMA, 3))) == 3
+    with pytest.raises(InvalidRequest, match=r"TOO_MANY_PARTITIONS.*belong to 3 partitions.*may touch 2"):
+        next(split_by_partition(rows, cut, SCHEMA, 2))
 
 
 def test_no_rows_have_no_partition() -> None:

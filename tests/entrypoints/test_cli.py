@@ -402,15 +402,26 @@ def test_drop_without_yes_leaves_the_table(run: Run) -> None:
 # Rows
 
 
-def limited(folder: Path, records: int) -> None:
-    """Write a config.json whose WRITE takes so many records."""
+def limited(folder: Path, records: int, partitions: int = 1_000) -> None:
+    """Write a config.json whose WRITE takes so many records, of so many partitions."""
     local = {
         "type": "sql",
         "uri": f"sqlite:///{folder}/catalog.db",
         "warehouse": str(folder / "warehouse"),
     }
-    section = {"auth": "none", "tenants": "*", "catalogs": {"local": local}, "limits": {"max_records": records}}
+    limits = {"max_records": records, "max_partitions_per_write": partitions}
+    section = {"auth": "none", "tenants": "*", "catalogs": {"local": local}, "limits": limits}
     (folder / "config.json").write_text(json.dumps({"environments": {"development": section}}))
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
+def test_a_file_is_written_however_many_partitions_its_rows_have(run: Run, tmp_path: Path, name: str) -> None:
+    limited(tmp_path, 100, partitions=1)
+    done(run("create", "shop.cut", "--schema", "id:long", "--partition", "id"))
+    rows = [{"id": n} for n in range(5)]
+    (tmp_path / name).write_bytes(json_lines(*rows) if name.endswith("l") else json.dumps(rows).encode())
+    done(run("write", "shop.cut", name))
+    assert len(rows_of(run, "shop.cut")) == 5
 
 
 def test_json_lines_go_in_batches_of_the_configured_size(run: Run, tmp_path: Path) -> None:

@@ -172,7 +172,8 @@ def _rollback(service: Service, request: Rollback, caller: Caller) -> Answer:
 
 def _write(service: Service, request: Write, caller: Caller) -> Answer:
     address = _address(service, request, caller)
-    limit = service.settings.limits.of(address.tenant_id).max_records
+    limits = service.settings.limits.of(address.tenant_id)
+    limit = limits.max_records
     if len(request.records) > limit:
         message = f"records: {len(request.records)} rows are more than {limit}; split them into several requests"
         raise InvalidRequest("PAYLOAD_TOO_LARGE", message, status=413, field="records", max_records=limit)
@@ -182,6 +183,8 @@ def _write(service: Service, request: Write, caller: Caller) -> Answer:
         mode=request.mode,
         key=tuple(request.key or ()),
         idempotency_key=request.idempotency_key,
+        # A file that is written from this machine's command line keeps nobody else waiting, however long it takes.
+        max_partitions=limits.max_partitions_per_write if caller.rows is None else None,
         missing_columns=request.missing_columns or MissingColumns.NULL.value,
         ref=request.ref or MAIN_BRANCH,
         seconds_left=caller.seconds_left,

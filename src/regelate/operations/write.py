@@ -32,7 +32,7 @@ CHECK_SECONDS = 2.0
 class WriteCommand:
     """Rows are JSON records, or an Arrow table. `key` identifies a row for upsert, and `missing` says what becomes of
     columns that they do not name. `run_id` makes a repeat land once. `repeatable`: it is the caller's, and stands for
-    these rows only."""
+    these rows only. `max_partitions`: of the table that they may belong to; None: however many."""
 
     rows: object
     run_id: str
@@ -40,6 +40,7 @@ class WriteCommand:
     mode: WriteMode = WriteMode.APPEND
     key: tuple[str, ...] = ()
     missing: MissingColumns = MissingColumns.NULL
+    max_partitions: int | None = None
 
     @property
     def keeps(self) -> bool:
@@ -137,7 +138,7 @@ def _incoming(tools: WriteTools, command: WriteCommand) -> _Incoming:
         tools.rows.check_key(rows, command.key)
     if partial is not None:
         return _Incoming(rows=rows, count=partial.count, partial=partial)
-    added = tools.rows.write(rows)
+    added = tools.rows.write(rows, max_partitions=command.max_partitions)
     return _Incoming(rows=rows, count=sum(f.record_count for f in added), added=added)
 
 
@@ -225,7 +226,8 @@ def _replaced_rows(tools: WriteTools, command: WriteCommand, incoming: _Incoming
         return _Replacement(head.metadata_location, touched, carried)
     try:
         stored = rewriter.stored(touched, rows, key, incoming.partial.absent) if rewriter and touched else None
-        added = tools.rows.write(tools.rows.fill(incoming.partial, stored, key))
+        rows = tools.rows.fill(incoming.partial, stored, key)
+        added = tools.rows.write(rows, max_partitions=command.max_partitions)
     except BaseException:
         with suppress(OSError):  # the fault to report is the first one; what stays behind is an orphan
             tools.rows.discard([f.path for f in carried])

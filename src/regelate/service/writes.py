@@ -63,9 +63,11 @@ class Writes:
         idempotency_key: str | None,
         missing_columns: str = MissingColumns.NULL.value,
         ref: str = MAIN_BRANCH,
+        max_partitions: int | None = None,
         seconds_left: float | None = None,
     ) -> WriteAnswer:
-        """Write records, JSON objects or an Arrow table, to a branch. `seconds_left`: until this process is ended from
+        """Write records, JSON objects or an Arrow table, to a branch. `max_partitions`: that they may belong to, or
+        None. `seconds_left`: until this process is ended from
         outside. What `compaction.auto` starts is for main; of another branch a compaction is only recommended."""
         from regelate.operations.write import WriteCommand
 
@@ -76,6 +78,7 @@ class Writes:
             repeatable=idempotency_key is not None,
             mode=WriteMode(mode),
             key=tuple(key),
+            max_partitions=max_partitions,
             missing=MissingColumns(missing_columns),
         )
         with self._tables.open(address, ref=ref) as session:

@@ -22,6 +22,7 @@ class TenantLimits(Section):
 
     max_concurrent_operations: Positive | None = None
     max_records: Positive | None = None
+    max_partitions_per_write: Positive | None = None
     max_result_rows: Positive | None = None
     max_result_bytes: Positive | None = None
     max_stored_result_bytes: Positive | None = None
@@ -35,6 +36,7 @@ class LimitSettings(Section):
 
     max_request_bytes: Positive = 6 * MB
     max_records: Positive = 100_000
+    max_partitions_per_write: Positive = 1_000
     max_nesting: Annotated[int, Field(ge=1, le=500)] = 64
     max_result_rows: Positive = 10_000
     max_result_bytes: Positive = 4 * MB

@@ -193,7 +193,7 @@ class SimRowWriter:
     def check_key(self, rows: object, key: Sequence[str]) -> None:
         return None
 
-    def write(self, rows: object) -> tuple[NewDataFile, ...]:
+    def write(self, rows: object, *, max_partitions: int | None = None) -> tuple[NewDataFile, ...]:
         reserved: list[str] = []
         try:
             homes = by_partition(self._metadata, self._records)

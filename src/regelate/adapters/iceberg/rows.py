@@ -116,15 +116,16 @@ class IcebergRowWriter:
             columns[name] = column
         check_keys(columns)
 
-    def write(self, rows: object) -> tuple[NewDataFile, ...]:
+    def write(self, rows: object, *, max_partitions: int | None = None) -> tuple[NewDataFile, ...]:
         """Write encoded rows, at least one file per partition that occurs; no rows, no file.
 
         A file ends when it reaches the table's target size. When one fails, all files of this call are deleted.
+        Errors: InvalidRequest 422 TOO_MANY_PARTITIONS before the first.
         """
         table = _table(rows)
         if not table.schema.equals(self.arrow_schema):
             raise ValueError("these rows were not encoded against the table's schema: call encode or coerce first")
-        parts = list(split_by_partition(table, self._metadata.spec(), self._schema))
+        parts = list(split_by_partition(table, self._metadata.spec(), self._schema, max_partitions))
         firsts = self._outputs.reserve([partition for partition, _ in parts])
         reserved = [target.location for target in firsts]
         try:

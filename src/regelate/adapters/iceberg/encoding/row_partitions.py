@@ -24,10 +24,13 @@ from regelate.core.table.table import Partition
 from regelate.errors import InvalidRequest
 
 
-def split_by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[Partition, pa.Table]]:
+def split_by_partition(
+    rows: pa.Table, spec: PartitionSpec, schema: Schema, most: int | None = None
+) -> Iterator[tuple[Partition, pa.Table]]:
     """Yield each partition with its rows, in the order of first appearance; rows keep their order. No rows: nothing.
 
-    Errors: InvalidRequest 422 VALUE_OUT_OF_RANGE for a value whose partition the table cannot hold.
+    Errors: InvalidRequest 422 VALUE_OUT_OF_RANGE for a value whose partition the table cannot hold,
+    TOO_MANY_PARTITIONS above `most`.
     """
     if rows.num_rows == 0:
         return
@@ -47,12 +50,27 @@ def split_by_partition(rows: pa.Table, spec: PartitionSpec, schema: Schema) -> I
             (field_codes, [(v,) for v in values]) if codes is None else _joined(codes, keys, field_codes, values)
         )
     counts = {c["values"]: c["counts"] for c in pc.value_counts(codes).to_pylist()}
+    if most is not None and len(counts) > most:
+        raise _too_many(len(counts), most)
     ordered = rows if len(counts) == 1 else rows.take(pc.array_sort_indices(codes))
     partitions = Partitions(spec, schema)
     start = 0
     for code in sorted(counts):
         yield partitions.of(keys[code]), ordered.slice(start, counts[code])
         start += counts[code]
+
+
+def _too_many(found: int, most: int) -> InvalidRequest:
+    return InvalidRequest(
+        "TOO_MANY_PARTITIONS",
+        f"records: these rows belong to {found} partitions, each of which gets a file of its own, and one WRITE may "
+        f"touch {most}; send the rows of fewer partitions in each request, or partition the table more coarsely "
+        "(day instead of hour, bucket[n] instead of identity); no row was written",
+        status=422,
+        field="records",
+        partitions=found,
+        max_partitions_per_write=most,
+    )
 
 
 def _out_of_range(field: PartitionField, schema: Schema, error: OverflowError) -> InvalidRequest:
