@@ -11,6 +11,7 @@ from collections.abc import Mapping
 ACTORS = (
     "write append",
     "write upsert",
+    "write keeping upsert",
     "write overwrite_partitions",
     "foreign append",
     "branch append",

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
+from regelate.adapters.iceberg.encoding.encode import encode_given
+from regelate.adapters.iceberg.encoding.kept_values import fill
 from regelate.adapters.iceberg.files.outputs import TableOutputs
 from regelate.adapters.iceberg.metadata.partitions import partition_of
 from regelate.adapters.iceberg.pyiceberg_errors import translate
+from regelate.adapters.iceberg.tables.schema import columns_of
 from regelate.core.planning.plan import FileGroup
 from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.running.given_rows import RECORD, GivenRows
+from regelate.core.running.group_view import name_in_view
 from regelate.core.running.rewrite import Fingerprint, NewDataFile, OutputTarget, RewriteResult
 from regelate.core.table.table import DeleteContent, FileScanTask, Partition
 from regelate.errors import DataUnavailable, RegelateError, Unavailable
 from regelate.ports.files import Ledger
-from tests.system.simulation.rows import Row, decode, decode_keys, decode_positions, describe, encode
+from tests.system.simulation.rows import FIRST_EXTRA, Row, decode, decode_keys, decode_positions, describe, encode
 from tests.system.simulation.store import Door
 
 
@@ -171,14 +177,29 @@ class SimKeyRewriter:
             raise
         return tuple(touched), added
 
+    def stored(
+        self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str], fields: Collection[int]
+    ) -> object:
+        at = {value: number for number, value in enumerate(rows["key"].to_pylist())}  # type: ignore[index]
+        found = [row for task in tasks for row in visible_rows(self._door, task) if row.key in at]
+        columns = {name_in_view(f): pa.array([row.value(f) for row in found], pa.int64()) for f in fields}
+        return pa.table({RECORD: pa.array([at[row.key] for row in found], pa.int64()), **columns})
+
 
 class SimRowWriter:
-    """Implements RowWriter: records are Rows, `encode` makes of them what the committer's pruner reads."""
+    """Implements RowWriter: records are Rows, `encode` makes of them what the committer's pruner reads. What they lack
+    is filled by the shipped `fill`."""
 
     def __init__(self, metadata: TableMetadata, outputs: SimOutputs) -> None:
         self._metadata = metadata
         self._outputs = outputs
         self._records: Sequence[Row] = ()
+        self._columns = columns_of(metadata.schema())
+        self._arrow = schema_to_pyarrow(metadata.schema())
+
+    @property
+    def schema_id(self) -> int:
+        return self._metadata.current_schema_id
 
     def digest(self, rows: object) -> str:
         raise AssertionError("the simulator sends no keys")
@@ -189,6 +210,20 @@ class SimRowWriter:
 
     def coerce(self, arrow_table: object) -> object:
         raise AssertionError("the simulator writes records")
+
+    def given(self, rows: Any) -> GivenRows:
+        self._records = rows
+        records = [{"id": str(r.id), "key": str(r.key), "part": r.part} for r in rows]
+        return encode_given(self._columns, self._arrow, records)
+
+    def fill(self, given: GivenRows, stored: Any, key: Sequence[str]) -> object:
+        filled = fill(self._columns, self._arrow, given, stored, key)
+        extras = {c.field_id: filled[c.name].to_pylist() for c in self._columns if c.field_id >= FIRST_EXTRA}
+        self._records = [
+            Row(r.id, r.key, r.part, tuple((f, v[at]) for f, v in sorted(extras.items()) if v[at] is not None))
+            for at, r in enumerate(self._records)
+        ]
+        return filled
 
     def check_key(self, rows: object, key: Sequence[str]) -> None:
         return None

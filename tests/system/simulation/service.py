@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from regelate.core.policy.policy import GB, CompactionPolicy, PlacementPolicy, Verify
-from regelate.core.requests import WriteMode
+from regelate.core.requests import MissingColumns, WriteMode
 from regelate.core.table.table import MAIN_BRANCH
 from regelate.operations.compacting.compact import CompactCommand, CompactionTools, CompactOutcome, compact
 from regelate.operations.write import SmallFileCheck, WriteCommand, WriteResult, WriteTools, write
 from tests.system.simulation.auditor import ModelRows
 from tests.system.simulation.engine import SimEngine, SimKeyRewriter, SimRowWriter, by_partition
+from tests.system.simulation.photograph import Broken
 from tests.system.simulation.rows import Row
 from tests.system.simulation.scheduler import ActorClock
 from tests.system.simulation.session import Request, Session
@@ -80,9 +82,6 @@ def writing(hand: Hand, request: Request) -> WriteResult:
     session = Session(hand, request.ref)
     rng = request.rng
     mode = rng.choices(list(WriteMode), (5, 3, 2))[0]
-    if request.ref == MAIN_BRANCH:
-        hand.doing = f"write {mode.value}"
-        hand.world.events[f"ran {hand.doing}"] += 1
     metadata = session.table.metadata
     extras = sorted(f for f in metadata.schema().field_ids if f > 3)
     rows = [
@@ -91,6 +90,12 @@ def writing(hand: Hand, request: Request) -> WriteResult:
     ]
     if mode is WriteMode.UPSERT:
         rows = list({r.key: r for r in rows if r.key is not None}.values()) or [Row(rows[0].id, 0, rows[0].part)]
+    keeps = mode is WriteMode.UPSERT and rows[0].id % 2 == 0
+    if keeps:  # few of them: a key that the table has twice refuses all
+        rows = [Row(r.id, r.key, r.part) for r in rows[:2]]
+    if request.ref == MAIN_BRANCH:
+        hand.doing = "write keeping upsert" if keeps else f"write {mode.value}"
+        hand.world.events[f"ran {hand.doing}"] += 1
     homes = {row.id: (home.spec_id, home.values) for home, part in by_partition(metadata, rows).items() for row in part}
     spec_homes = set(homes.values())
 
@@ -99,6 +104,8 @@ def writing(hand: Hand, request: Request) -> WriteResult:
         if mode is WriteMode.UPSERT:
             keys = {r.key for r in rows}
             kept = {i: r for i, r in old.items() if r[0].key not in keys}
+        if keeps:
+            return {**kept, **{r.id: (_keeping(r, old, extras), homes[r.id]) for r in rows}}
         if mode is WriteMode.OVERWRITE_PARTITIONS:
             kept = {i: r for i, r in old.items() if r[1] not in spec_homes}
         return {**kept, **{r.id: (r, homes[r.id]) for r in rows}}
@@ -114,4 +121,14 @@ def writing(hand: Hand, request: Request) -> WriteResult:
         keys=lambda: SimKeyRewriter(hand.door, session.outputs_of(session.committer.table.metadata)),
     )
     with session.run():
-        return write(tools, WriteCommand(rows=rows, run_id=request.run_id, mode=mode, key=("key",)))
+        missing = MissingColumns.KEEP if keeps else MissingColumns.NULL
+        return write(tools, WriteCommand(rows=rows, run_id=request.run_id, mode=mode, key=("key",), missing=missing))
+
+
+def _keeping(row: Row, old: ModelRows, extras: Sequence[int]) -> Row:
+    """Return what an upsert must make of a row that names no extra column, on a head with these rows."""
+    stored = [found for found, _ in old.values() if found.key == row.key]
+    if len(stored) > 1:
+        raise Broken(f"an upsert kept values for the key {row.key}, which the table has {len(stored)} times")
+    kept = stored[0].within(extras).extras if stored else ()
+    return Row(row.id, row.key, row.part, kept)

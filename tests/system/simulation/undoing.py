@@ -99,8 +99,8 @@ def without_requirements(shipped: Any) -> Any:
 def of_its_snapshot(shipped: Any) -> Any:
     """Of what an upsert replaces: remember only the snapshot that it was computed on, not the schema."""
 
-    def replacement(tools: Any, command: Any, rows: Any, added: Any, head: Any) -> Any:
-        found = shipped(tools, command, rows, added, head)
+    def replacement(tools: Any, command: Any, incoming: Any, head: Any) -> Any:
+        found = shipped(tools, command, incoming, head)
         found.snapshot_id = head.snapshot_id
         return found
 
