@@ -112,6 +112,44 @@ def test_spark_compacts_what_the_service_wrote_and_compacted(spark: SparkSession
     assert rows_of(spark, name) == before
 
 
+def test_spark_reads_the_values_that_an_upsert_kept_of_its_own_rows(
+    spark: SparkSession, lake: Lake, name: TableName
+) -> None:
+    """The service reads what Spark stored, of every kind and from before the columns changed, and writes it again."""
+    spark.sql(
+        f"CREATE TABLE {name.sql} (id bigint NOT NULL, d decimal(9,2), t timestamp, z timestamp_ntz, f float, "
+        "b binary, day date, s struct<a: int, l: array<string>>, m map<string, double>, "
+        "kind string NOT NULL, v string) "
+        "USING iceberg PARTITIONED BY (kind) TBLPROPERTIES ('write.delete.mode'='merge-on-read')"
+    )
+    for number in (0, 5):
+        spark.sql(
+            f"INSERT INTO {name.sql} SELECT id, id + 0.25, timestamp_micros(id - 1), "
+            "TIMESTAMP_NTZ '1969-12-31 23:59:59.999999', float(1) / id, cast(concat('x', id) AS binary), "
+            "date_from_unix_date(cast(id AS int) - 3), "
+            "named_struct('a', cast(id AS int), 'l', array('y', NULL)), map('k', double('NaN'), 'z', -0.0D), "
+            f"concat('kind ', id % 2), 'old' FROM range({number}, {number + 5})"
+        )
+    spark.sql(f"INSERT INTO {name.sql} VALUES (100, {'NULL, ' * 8}'kind 1', NULL)")
+    spark.sql(f"DELETE FROM {name.sql} WHERE id = 3")
+    spark.sql(f"ALTER TABLE {name.sql} ALTER COLUMN f TYPE double")
+    spark.sql(f"ALTER TABLE {name.sql} RENAME COLUMN day TO on_day")
+    spark.sql(f"ALTER TABLE {name.sql} ADD COLUMN s.x string")
+    spark.sql(f"ALTER TABLE {name.sql} REPLACE PARTITION FIELD kind WITH bucket(3, id)")
+    others = "id, d, t, z, f, b, on_day, s, m, kind"
+    kept = f"SELECT {others} FROM {name.sql}"
+    before = Counter(repr(tuple(row)) for row in spark.sql(kept).collect())
+    records = [{"id": n, "v": f"new {n}"} for n in (0, 1, 2, 4, 5, 6, 7, 100)]
+    answer = lake.write(
+        f"{name.namespace[0]}.{name.table}", records, mode="upsert", key=("id",), missing_columns="keep"
+    )
+    assert answer["records_written"] == 8
+    spark.sql(f"REFRESH TABLE {name.sql}")
+    assert Counter(repr(tuple(row)) for row in spark.sql(kept).collect()) == before
+    changed = {row.id: row.v for row in spark.sql(f"SELECT id, v FROM {name.sql}").collect()}
+    assert changed == {**dict.fromkeys((8, 9), "old"), **{record["id"]: record["v"] for record in records}}
+
+
 def test_a_table_that_the_service_compacts_between_plan_and_call_is_planned_anew(
     spark: SparkSession, lake: Lake, name: TableName, make_events: MakeEvents
 ) -> None:
