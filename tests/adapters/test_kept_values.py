@@ -41,7 +41,7 @@ def stored_rows(records: Sequence[Record], table: Sequence[Record]) -> pa.Table:
 
 
 def merged(records: Sequence[Record], table: Sequence[Record]) -> list[dict[str, Any]]:
-    found = fill(COLUMNS, SCHEMA, encode_given(COLUMNS, SCHEMA, records), stored_rows(records, table), ["id"])
+    found = fill(COLUMNS, SCHEMA, encode_given(COLUMNS, SCHEMA, records, ["id"]), stored_rows(records, table), ["id"])
     assert found.schema.equals(SCHEMA)
     return list(found.to_pylist())
 
@@ -99,16 +99,16 @@ def test_what_is_stored_where_nothing_is_missing_is_not_looked_at() -> None:
 
 def test_only_columns_that_some_record_lacks_are_absent() -> None:
     whole = [{"id": 1, "a": None, "b": 1}]
-    assert encode_given(COLUMNS, SCHEMA, whole).absent == {}
-    assert set(encode_given(COLUMNS, SCHEMA, [*whole, {"id": 2, "b": 1}]).absent) == {2}
-    assert coerce_given(COLUMNS, SCHEMA, pa.table({"b": [1], "id": [1], "a": ["x"]})).absent == {}
-    assert set(coerce_given(COLUMNS, SCHEMA, pa.table({"id": [1], "a": ["x"]})).absent) == {3}
+    assert encode_given(COLUMNS, SCHEMA, whole, ["id"]).absent == {}
+    assert set(encode_given(COLUMNS, SCHEMA, [*whole, {"id": 2, "b": 1}], ["id"]).absent) == {2}
+    assert coerce_given(COLUMNS, SCHEMA, pa.table({"b": [1], "id": [1], "a": ["x"]}), ["id"]).absent == {}
+    assert set(coerce_given(COLUMNS, SCHEMA, pa.table({"id": [1], "a": ["x"]}), ["id"]).absent) == {3}
 
 
 @pytest.mark.parametrize("records", [[{"id": 1, "b": None}], [{"id": 1, "c": 1}], [{"id": 1, "b": "x"}]])
 def test_what_is_given_is_judged_before_anything_is_read(records: Sequence[Record]) -> None:
     with pytest.raises(InvalidRequest):
-        encode_given(COLUMNS, SCHEMA, records)
+        encode_given(COLUMNS, SCHEMA, records, ["id"])
 
 
 ELEMENT = Column(name="element", type="int", required=True)
@@ -134,11 +134,11 @@ PLAIN = (
 def test_a_missing_required_column_of_every_type_waits_for_its_stored_value(column: Column) -> None:
     columns = columns_of(schema_of([KEY, column]))
     schema = schema_to_pyarrow(schema_of(columns))
-    value = encode_given(columns, schema, [{"id": 0, "c": filler(columns[1])}]).rows
+    value = encode_given(columns, schema, [{"id": 0, "c": filler(columns[1])}], ["id"]).rows
     stored = pa.table({RECORD: pa.array([0], pa.int64()), name_in_view(2): value["c"]})  # type: ignore[index]
     for rows in (
-        encode_given(columns, schema, [{"id": 7}]),
-        coerce_given(columns, schema, pa.table({"id": pa.array([7], pa.int64())})),
+        encode_given(columns, schema, [{"id": 7}], ["id"]),
+        coerce_given(columns, schema, pa.table({"id": pa.array([7], pa.int64())}), ["id"]),
     ):
         found = fill(columns, schema, rows, stored, ["id"])
         assert found["id"].to_pylist() == [7]
@@ -154,7 +154,7 @@ def test_the_marks_of_an_engine_for_booleans_and_uuids_are_read_as_what_they_are
     bits = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, None], pa.int8()))
     uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"a" * 16, b"b" * 16, None], pa.binary(16)))
     stored = pa.table({RECORD: pa.array([2, 0, 1], pa.int64()), "c2": bits, "c3": uuids})
-    rows = encode_given(columns, schema, [{"id": n} for n in range(3)])
+    rows = encode_given(columns, schema, [{"id": n} for n in range(3)], ["id"])
     found = fill(columns, schema, rows, stored, ["id"])
     assert found["t"].to_pylist() == [False, None, True]
     assert [u and u.bytes[:1] for u in found["u"].to_pylist()] == [b"b", None, b"a"]

@@ -288,6 +288,17 @@ def test_a_key_must_be_given_and_given_once(lake: Writing, records: Records, cod
     assert_no_orphans(table)
 
 
+@pytest.mark.parametrize("records", [[{"p": "b"}], pa.table({"p": ["b"]})], ids=["json", "arrow"])
+def test_a_required_key_that_is_missing_is_no_other_rows_key(lake: Writing, records: object) -> None:
+    """It has no value yet: whatever stands in its place must find no row, 0 for one."""
+    table = lake.table([(0, "a", "old")], schema=REQUIRED)
+    error = refused("SCHEMA_MISMATCH", lambda: keep(lake, records))
+    assert (error.details["row"], error.details["column"]) == (0, "id")
+    refused("SCHEMA_MISMATCH", lambda: keep(lake, records, key=["p", "id"]))
+    assert_rows(table, [(0, "a", "old")])
+    assert len(table.snapshots()) == 1
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "values"),
     [(n, k, v) for n, k, v in ALL_TYPES if n not in ("float", "double")],

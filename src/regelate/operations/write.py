@@ -128,7 +128,7 @@ class _Incoming:
 def _incoming(tools: WriteTools, command: WriteCommand) -> _Incoming:
     partial: GivenRows | None = None
     if command.keeps:
-        given = tools.rows.given(command.rows)
+        given = tools.rows.given(command.rows, command.key)
         rows, partial = given.rows, given if given.absent else None
     elif isinstance(command.rows, Sequence):
         rows = tools.rows.encode(command.rows)

@@ -211,10 +211,10 @@ class SimRowWriter:
     def coerce(self, arrow_table: object) -> object:
         raise AssertionError("the simulator writes records")
 
-    def given(self, rows: Any) -> GivenRows:
+    def given(self, rows: Any, key: Sequence[str]) -> GivenRows:
         self._records = rows
         records = [{"id": str(r.id), "key": str(r.key), "part": r.part} for r in rows]
-        return encode_given(self._columns, self._arrow, records)
+        return encode_given(self._columns, self._arrow, records, key)
 
     def fill(self, given: GivenRows, stored: Any, key: Sequence[str]) -> object:
         filled = fill(self._columns, self._arrow, given, stored, key)

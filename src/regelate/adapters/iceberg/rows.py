@@ -87,11 +87,11 @@ class IcebergRowWriter:
         """Return an Arrow table of any origin in the table's own types, or refuse it. Nothing is written."""
         return coerce_table(self._columns, self.arrow_schema, _table(arrow_table))
 
-    def given(self, rows: object) -> GivenRows:
+    def given(self, rows: object, key: Sequence[str]) -> GivenRows:
         """Return JSON records or an Arrow table as far as they name columns, or refuse them. Nothing is written."""
         if isinstance(rows, Sequence):
-            return encode_given(self._columns, self.arrow_schema, rows)
-        return coerce_given(self._columns, self.arrow_schema, _table(rows))
+            return encode_given(self._columns, self.arrow_schema, rows, key)
+        return coerce_given(self._columns, self.arrow_schema, _table(rows), key)
 
     def fill(self, given: GivenRows, stored: object | None, key: Sequence[str]) -> pa.Table:
         """Return given rows with what they lack from stored ones (`KeyRewriter.stored`), or refuse them all."""

@@ -104,12 +104,12 @@ def coerce_table(columns: Sequence[Column], schema: pa.Schema, rows: pa.Table) -
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def coerce_given(columns: Sequence[Column], schema: pa.Schema, rows: pa.Table) -> GivenRows:
-    """Return the columns that an Arrow table has; a required one that it lacks is no fault yet.
+def coerce_given(columns: Sequence[Column], schema: pa.Schema, rows: pa.Table, key: Sequence[str]) -> GivenRows:
+    """Return the columns that an Arrow table has; a required one that it lacks is no fault yet, but of `key`.
 
     Errors: as `coerce_table`.
     """
-    lacking = [c for c in columns if c.name not in rows.column_names]
+    lacking = [c for c in columns if c.name not in (*rows.column_names, *key)]
     found = coerce_table([replace(c, required=False) if c in lacking else c for c in columns], schema, rows)
     for at, column in enumerate(columns):
         if column.required and column in lacking:

@@ -50,12 +50,14 @@ def encode_records(columns: Sequence[Column], schema: pa.Schema, records: Sequen
     return _encoded(columns, schema, records, lambda column: MISSING)
 
 
-def encode_given(columns: Sequence[Column], schema: pa.Schema, records: Sequence[Mapping[str, object]]) -> GivenRows:
-    """Return the records as far as they name columns; a required column that is left out is no fault yet.
+def encode_given(
+    columns: Sequence[Column], schema: pa.Schema, records: Sequence[Mapping[str, object]], key: Sequence[str]
+) -> GivenRows:
+    """Return the records as far as they name columns; a required column that is left out is no fault yet, but of `key`.
 
     Errors: as `encode_records`.
     """
-    rows = _encoded(columns, schema, records, filler)
+    rows = _encoded(columns, schema, records, lambda column: MISSING if column.name in key else filler(column))
     if all(len(record) == len(columns) for record in records):
         return GivenRows(rows=rows, count=len(records), absent={})
     masks = ((c.field_id, pa.array([c.name not in record for record in records], pa.bool_())) for c in columns)
