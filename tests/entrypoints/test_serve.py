@@ -20,7 +20,8 @@ import httpx
 import pytest
 
 from regelate.entrypoints.serve import Server
-from regelate.entrypoints.server.door import INVOCATIONS_PATH
+from regelate.entrypoints.server import memory
+from regelate.entrypoints.server.door import INVOCATIONS_PATH, LARGE_BODY_BYTES
 from regelate.settings import SettingsError
 from regelate.tenancy import Tenancy
 from tests.entrypoints.fakes import REPOSITORY, FakeService, settings_for
@@ -186,6 +187,23 @@ def test_a_body_in_chunks_ends_at_the_limit(server: Server) -> None:
 def test_a_page_of_our_own_may_send_requests(server: Server) -> None:
     answer = httpx.post(f"{server.url}/database", json=QUERY, headers={"Origin": server.url})
     assert answer.status_code == 200
+
+
+def test_memory_is_given_back_after_a_large_body_and_after_no_other(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trims: list[int] = []
+    monkeypatch.setattr(memory, "_trim", trims.append)
+    for number, trimmed in ((10, 0), (LARGE_BODY_BYTES, 1), (10, 1)):
+        body = json.dumps({"operation": "HEALTH_CHECK", "x": "x" * number})
+        assert httpx.post(f"{server.url}/database", content=body).status_code == 400
+        assert len(trims) == trimmed
+
+
+def test_where_the_c_library_cannot_give_memory_back_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.give_back_memory()
+    monkeypatch.setattr(memory, "_trim", None)
+    memory.give_back_memory()
 
 
 def test_a_body_that_is_not_utf_8_is_the_callers_fault(server: Server) -> None:

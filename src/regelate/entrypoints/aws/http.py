@@ -61,8 +61,12 @@ Act = Callable[[Asked], Response[str]]
 def resolve(asked: Asked, context: object, envelope: Envelope) -> dict[str, Any]:
     """Return the answer to an HTTP event in the shape of its own envelope; `headers` and a string `body` in both."""
     kind = _RestResolver if envelope is Envelope.V1 else _HttpResolver
-    app = _with_routes(kind(), asked)
-    answered = app.resolve(dict(asked.event), context)  # type: ignore[arg-type]  # the context is only handed through
+    event = dict(asked.event)
+    app = _with_routes(kind(), replace(asked, event=event))
+    try:
+        answered = app.resolve(event, context)  # type: ignore[arg-type]  # the context is only handed through
+    finally:
+        event.clear()  # the resolver and its routes hold each other, and with them each body, until a full collection
     if "headers" not in answered:  # Powertools answers v1 with multiValueHeaders alone
         answered["headers"] = {name: values[-1] for name, values in answered["multiValueHeaders"].items()}
     return answered
