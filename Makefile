@@ -4,6 +4,8 @@ PYTHON ?= python3
 UV ?= uv
 PYTEST_ARGS ?=
 UPGRADE ?=
+# One more than there are processors: every fourth test waits for a process or a server that it has started.
+TESTERS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() + 1)')
 SEEDS ?=
 FROM ?= 0
 CORPUS ?=
@@ -81,7 +83,7 @@ lint: install ## ruff, mypy --strict on src, and the floors (import-linter)
 	$(BIN)/lint-imports
 
 test: install ## run the tests, all but the slow ones and those on Spark
-	$(BIN)/python -m pytest -n 2 -m "not slow and not spark and not rie and not catalogs and not airflow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(TESTERS) -m "not slow and not spark and not rie and not catalogs and not airflow" $(PYTEST_ARGS)
 
 test-spark: setup-spark ## run the tests on Spark, in one session (a Java comes with setup-spark)
 	$(BIN)/python -m pytest tests/pipeline -m spark $(PYTEST_ARGS)
