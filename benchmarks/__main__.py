@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import spark
+from benchmarks.amplification import amplification
 from benchmarks.cold_start import measurements
 from benchmarks.lake import make_table, write_files
 from benchmarks.measuring import RESULTS, Lake, Promise, Question, interleaved, median, paired
@@ -234,6 +235,7 @@ QUESTIONS: Mapping[str, Question] = {
     "s3": s3,
     "requests": requests,
     "query_child": query_child,
+    "amplification": amplification,
 }
 ON_SPARK: Mapping[str, Question] = {
     "spark_large": spark.large,
@@ -254,12 +256,21 @@ def machine() -> dict[str, Any]:
     }
 
 
+COLUMNS = (
+    ("median s", "seconds", ".2f"),
+    ("median peak MB", "peak_mb", ".0f"),
+    ("files left", "output_files", ".0f"),
+    ("MB left", "output_mb", ".1f"),
+    ("bytes written / bytes of data", "amplification", ".2f"),
+    ("most small files", "most", ".0f"),
+    ("compactions", "compactions", ".0f"),
+)
+
+
 def measured(details: dict[str, Any]) -> list[str]:
     """Return the table of the measurements; what came out stands in it where it was looked at."""
     found = {key: runs for key, runs in details.items() if isinstance(runs, list)}
-    columns = [("median s", "seconds", ".2f"), ("median peak MB", "peak_mb", ".0f")]
-    if any("output_files" in runs[0] for runs in found.values()):
-        columns += [("files left", "output_files", ".0f"), ("MB left", "output_mb", ".1f")]
+    columns = [column for column in COLUMNS if any(column[1] in runs[0] for runs in found.values())]
     columns += [(kind, kind, ".0f") for kind in next(iter(found.values()))[0].get("requests", ())]
     lines = [f"| measurement | {' | '.join(title for title, _, _ in columns)} | runs |"]
     lines.append("|" + "---|" * (len(columns) + 2))

@@ -17,7 +17,7 @@ from tests.servers.moto_aws import KEYS, REGION, client, jobs_table
 from tests.system.faults.stack import request
 
 DELIVERIES = 3
-PROPERTIES = {"regelate.compaction.auto": "async"}
+PROPERTIES = {"regelate.compaction.auto": "async", "regelate.auto.min-num-files": "5"}
 
 
 @dataclass(frozen=True)

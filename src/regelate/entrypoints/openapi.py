@@ -162,8 +162,8 @@ def _paths() -> dict[str, Any]:
 
 _SHORT = (
     "The short form of COMPACT. `table` is `namespace.table`, or a name in the namespace `default`. The strategies "
-    "small-files, time-series and partition become `selection`, binpack and sort stay `strategy`; target_file_size and "
-    "min_file_size become Iceberg's options; max_cost is COMPACT's."
+    "small-files, size-tiered, time-series and partition become `selection`, binpack and sort stay `strategy`; "
+    "target_file_size and min_file_size become Iceberg's options; max_cost is COMPACT's."
 )
 
 

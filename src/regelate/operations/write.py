@@ -16,7 +16,7 @@ from regelate.core.running.given_rows import GivenRows
 from regelate.core.running.rewrite import NewDataFile
 from regelate.core.table.head import Head
 from regelate.core.table.table import MAIN_BRANCH, FileScanTask, SnapshotEntry, run_summary
-from regelate.errors import Conflict, Unsupported, keeps_files
+from regelate.errors import Conflict, InvalidRequest, Unsupported, keeps_files
 from regelate.operations.committing.attempt import Attempted, attempt
 from regelate.ports.clock import Clock
 from regelate.ports.commit import Committer
@@ -79,6 +79,8 @@ class WriteResult:
     small_files_count: int | None = None
     already_done: bool = False
     """The run had landed before: by an earlier request, or by another copy of this one while it was under way."""
+    check_fault: str | None = None
+    """The code of why small files could not be looked for, such as a table property that cannot be used."""
 
 
 def write(tools: WriteTools, command: WriteCommand) -> WriteResult:
@@ -100,13 +102,14 @@ def write(tools: WriteTools, command: WriteCommand) -> WriteResult:
     if not incoming.count:
         return WriteResult(records_written=0, snapshot_id=None)
     done = _committed(tools, command, request_digest, incoming)
-    recommended, small = _checked(tools, done)
+    check = _checked(tools, done)
     return WriteResult(
         records_written=incoming.count,
         snapshot_id=done.snapshot_id,
-        compaction_recommended=recommended,
-        small_files_count=small,
+        compaction_recommended=check.recommended,
+        small_files_count=check.small_files,
         already_done=done.found_earlier,
+        check_fault=check.fault,
     )
 
 
@@ -235,20 +238,31 @@ def _replaced_rows(tools: WriteTools, command: WriteCommand, incoming: _Incoming
     return _Replacement(head.metadata_location, touched, (*added, *carried))
 
 
-def _checked(tools: WriteTools, done: Attempted) -> tuple[bool, int | None]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checked:
+    """What a look for small files found; nothing where it was not due."""
+
+    recommended: bool = False
+    small_files: int | None = None
+    fault: str | None = None
+
+
+def _checked(tools: WriteTools, done: Attempted) -> _Checked:
     """Look for small files when this commit's position crossed a multiple of the interval; never fail the write."""
     if done.found_earlier:
-        return False, None
+        return _Checked()
     try:
         check = tools.check()
         if check.interval < 1 or not _due(done, check.interval):
-            return False, None
+            return _Checked()
         deadline = tools.clock.monotonic() + CHECK_SECONDS
         snapshot = tools.fresh_reader().read(check.policy, deadline=deadline)
         plan = plan_compaction(snapshot, check.policy)
+    except InvalidRequest as error:
+        return _Checked(fault=error.code)
     except Exception:  # noqa: BLE001  the write has landed: who is told that it failed may write it twice
-        return False, None
-    return bool(plan.groups), sum(t.small_files for t in snapshot.totals)
+        return _Checked()
+    return _Checked(recommended=bool(plan.groups), small_files=sum(t.small_files for t in snapshot.totals))
 
 
 def _due(done: Attempted, interval: int) -> bool:

@@ -49,7 +49,8 @@ def add(jobs: Any) -> None:
 
 def _add_rewrite(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is rewritten (left out: the table's properties, then Iceberg's defaults)")
-    group.add_argument("--selection", choices=[s.value for s in Selection], help="default: small-files")
+    selections = [selection.value for selection in Selection if selection is not Selection.SIZE_TIERED]
+    group.add_argument("--selection", choices=selections, help="default: small-files")
     group.add_argument("--where", metavar="FILTER", help="a row filter of Spark SQL")
     group.add_argument(
         "--partition",

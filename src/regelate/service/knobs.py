@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from regelate.core.policy.option_retention import resolve_orphan_age, resolve_retention
-from regelate.core.policy.options import Auto, CheckPolicy, resolve_check, resolve_policy
-from regelate.core.policy.policy import CompactionPolicy, RetentionPolicy
+from regelate.core.policy.options import AUTOMATIC, Auto, CheckPolicy, resolve_check, resolve_policy
+from regelate.core.policy.policy import CompactionPolicy, RetentionPolicy, Selection
 from regelate.core.policy.table_properties import Use, refuse_unusable
 from regelate.core.requests import CompactRequest
 from regelate.operations.compacting.command import CompactCommand
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from regelate.adapters.iceberg.session import TableSession
 
 
+ASKS_NOTHING = CompactRequest()
+
+
 class Knobs:
     """Resolves policies of loaded tables against `config` and `check`, the layers of config.json."""
 
@@ -27,11 +30,11 @@ class Knobs:
         self._check = check
         self._clock = clock
 
-    def policy(self, session: TableSession) -> CompactionPolicy:
-        """Return the policy of a COMPACT of this table that asks for nothing special."""
-        refuse_unusable(session.properties, Use.COMPACT)
+    def policy(self, session: TableSession, request: CompactRequest = ASKS_NOTHING) -> CompactionPolicy:
+        """Return the policy of a COMPACT of this table."""
+        refuse_unusable(session.properties, *_uses(request))
         return resolve_policy(
-            request=CompactRequest(),
+            request=request,
             table_properties=session.properties,
             config=self._config.compaction,
             now_ms=self._clock.now_ms(),
@@ -40,8 +43,8 @@ class Knobs:
 
     def command(self, session: TableSession, part: RunPart) -> CompactCommand:
         """Resolve every knob of a run. Errors: InvalidRequest, Conflict PLAN_CHANGED or TABLE_REPLACED."""
-        uses = (Use.COMPACT, Use.EXPIRE) if part.request.expire_snapshots else (Use.COMPACT,)
-        refuse_unusable(session.properties, *uses)
+        uses = _uses(part.request)
+        refuse_unusable(session.properties, *uses, *([Use.EXPIRE] if part.request.expire_snapshots else []))
         table = TableKnobs(
             uuid=session.uuid,
             properties=session.properties,
@@ -85,4 +88,9 @@ class Knobs:
         """Refuse a malformed property now rather than in every later COMPACT of the table. Errors: InvalidRequest."""
         resolve_check(table_properties=properties, config=self._check)
         resolve_retention(table_properties=properties, config=self._config.retention)
-        resolve_policy(request=CompactRequest(), table_properties=properties, config=self._config.compaction, now_ms=0)
+        for request in (ASKS_NOTHING, AUTOMATIC):
+            resolve_policy(request=request, table_properties=properties, config=self._config.compaction, now_ms=0)
+
+
+def _uses(request: CompactRequest) -> tuple[Use, ...]:
+    return (Use.COMPACT, Use.AUTO) if request.selection == Selection.SIZE_TIERED else (Use.COMPACT,)

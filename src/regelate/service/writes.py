@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from regelate.core.answers import WriteAnswer
 from regelate.core.jobs.job import Origin
 from regelate.core.measures.measures import Wrote
-from regelate.core.policy.options import Auto
+from regelate.core.policy.options import AUTOMATIC, Auto
 from regelate.core.requests import CompactRequest, MissingColumns, WriteMode
 from regelate.core.table.table import MAIN_BRANCH
 from regelate.errors import RegelateError
@@ -89,7 +90,7 @@ class Writes:
         starts = recommended and ref == MAIN_BRANCH
         auto = self._knobs.auto(properties) if starts else Auto.RECOMMEND
         job_id, status = self._followed(address, auto, done.snapshot_id, seconds_left)
-        return answers.written(done, job_id=job_id, status=status)
+        return answers.written(done, job_id=job_id, status=status or done.check_fault)
 
     def _written(self, session: TableSession, command: WriteCommand) -> WriteResult:
         from regelate.operations.write import WriteTools, write
@@ -110,7 +111,9 @@ class Writes:
         from regelate.operations.write import SmallFileCheck
 
         found = self._knobs.check(session)
-        return SmallFileCheck(interval=found.interval if found.enabled else 0, policy=self._knobs.policy(session))
+        request = CompactRequest() if found.auto is Auto.RECOMMEND else AUTOMATIC
+        interval = found.interval if found.enabled else 0
+        return SmallFileCheck(interval=interval, policy=self._knobs.policy(session, request))
 
     def _followed(
         self, address: Address, auto: Auto, snapshot_id: int | None, seconds_left: float | None
@@ -121,10 +124,10 @@ class Writes:
         """
         try:
             if auto is Auto.ASYNC and self._jobs.enabled:
-                part = RunPart(base_run_id=f"write-{snapshot_id}", part=1, request=CompactRequest())
+                part = RunPart(base_run_id=f"write-{snapshot_id}", part=1, request=AUTOMATIC)
                 return self._jobs.submit(address, part, Origin.WRITE).job_id, None
             if auto is Auto.SYNC:
-                asked = CompactRequest(idempotency_key=f"write-{snapshot_id}")
+                asked = replace(AUTOMATIC, idempotency_key=f"write-{snapshot_id}")
                 done = self._compactions.compact(address, asked, seconds_left=seconds_left)
                 return done.job_id, done.status.value
         except RegelateError as error:

@@ -97,6 +97,10 @@ def clashes(found: Configuration, environment: str) -> Iterator[Fault]:
     if cap is not None and cap < max(compaction.min_files_to_compact, 2):
         rule = f"({cap}) must not be below min_files_to_compact ({compaction.min_files_to_compact}) nor below 2"
         yield "iceberg.compaction.max_files_per_compaction", rule
+    least, most = compaction.auto_min_file_size_mb, compaction.auto_max_file_size_mb
+    if least is not None and least >= most:
+        rule = f"({least}) must be below auto_max_file_size_mb ({most})"
+        yield "iceberg.compaction.auto_min_file_size_mb", rule
     if retention.snapshot_retention_hours < retention.minimum_retention_hours:
         rule = f"({retention.snapshot_retention_hours}) must not be below minimum_retention_hours"
         yield "retention.snapshot_retention_hours", f"{rule} ({retention.minimum_retention_hours})"

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from regelate.core.catalogs import CATALOGS, OPENED_HERE, CatalogKind
 from regelate.core.engines import Engine
-from regelate.core.policy.options import Auto, CheckPolicy, CompactionDefaults, RetentionDefaults
+from regelate.core.policy.options import Auto, AutoDefaults, CheckPolicy, CompactionDefaults, RetentionDefaults
 from regelate.core.policy.policy import GB, MAX_TARGET_BYTES, MB, PlacementPolicy, Verify
 from regelate.core.policy.timeouts import Timeouts
 from regelate.errors import NotFound, RegelateError
@@ -60,6 +60,9 @@ class CompactionSettings(Section):
     opportunistic_check_interval: Positive = 5
     max_files_per_compaction: Positive | None = None
     auto: Annotated[str, OneOf(*Auto)] = Auto.RECOMMEND.value
+    auto_min_num_files: Annotated[int, Field(ge=2)] = 50
+    auto_max_file_size_mb: Megabytes = 128
+    auto_min_file_size_mb: Megabytes | None = None
     verify: Annotated[str, OneOf(*Verify)] = Verify.FAST.value
 
 
@@ -263,13 +266,18 @@ class Settings(Configuration):
     def compaction_defaults(self) -> CompactionDefaults:
         """Return the config layer of every CompactionPolicy."""
         compaction, write = self.iceberg.compaction, self.iceberg.write
-        small = compaction.small_file_threshold_mb
+        small, least = compaction.small_file_threshold_mb, compaction.auto_min_file_size_mb
         return CompactionDefaults(
             target_file_size_bytes=write.target_file_size_mb * MB,
             min_file_size_bytes=None if small is None else small * MB,
             min_input_files=compaction.min_files_to_compact,
             max_files=compaction.max_files_per_compaction,
             compression_codec=write.compression_codec,
+            auto=AutoDefaults(
+                min_num_files=compaction.auto_min_num_files,
+                max_file_size_bytes=compaction.auto_max_file_size_mb * MB,
+                min_file_size_bytes=None if least is None else least * MB,
+            ),
         )
 
     @property

@@ -91,7 +91,8 @@ def test_a_table_that_cannot_be_read_keeps_no_other_from_its_job(stack: JobStack
 
 def writes(stack: JobStack, auto: str, number: int = 5) -> list[Answer]:
     stack.built.again(clock=SystemClock())  # the check has a time cap, by the reader's own clock
-    stack.create("w", {"id": "long!"}, properties={"regelate.compaction.auto": auto})
+    properties = {"regelate.compaction.auto": auto, "regelate.auto.min-num-files": "5"}
+    stack.create("w", {"id": "long!"}, properties=properties)
     return [stack.ok("WRITE", "w", records=[{"id": i}]) for i in range(number)]
 
 
@@ -156,3 +157,15 @@ def test_a_property_that_is_no_choice_of_auto_is_refused(stack: JobStack) -> Non
         "CREATE_TABLE", "x", schema={"fields": {"id": {"type": "long"}}}, properties={"regelate.compaction.auto": "x"}
     )
     stack.refused(400, "INVALID_OPTION", ["auto", "recommend, async, sync"], body)
+
+
+@pytest.mark.parametrize("auto", ["async", "sync"])
+def test_a_property_that_another_engine_set_wrongly_is_reported_and_not_obeyed(stack: JobStack, auto: str) -> None:
+    writes(stack, auto, 4)
+    with stack.table("default.w").transaction() as change:
+        change.set_properties({"regelate.auto.min-num-files": "-3"})
+    told = stack.ok("WRITE", "w", records=[{"id": 9}])
+    assert (told["compaction_recommended"], told["compaction_status"]) == (False, "INVALID_TABLE_PROPERTY")
+    assert (stack.work(), len(stack.rows("w"))) == (0, 5)
+    body = request("ALTER_TABLE", "w", set_properties={"regelate.auto.min-num-files": "-3"})
+    stack.refused(400, "INVALID_OPTION", ["regelate.auto.min-num-files", "-3"], body)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from regelate.core.policy.options import (
     Auto,
+    AutoDefaults,
     CheckPolicy,
     CompactionDefaults,
     RetentionDefaults,
@@ -545,3 +546,60 @@ def test_what_a_write_does_is_the_tables_then_the_configurations() -> None:
     assert resolve_check(config=CheckPolicy()).auto is Auto.RECOMMEND
     assert resolve_check(config=CheckPolicy(auto=Auto.ASYNC)).auto is Auto.ASYNC
     assert resolve_check(table_properties=table, config=CheckPolicy(auto=Auto.ASYNC)).auto is Auto.SYNC
+
+
+TIERED = {"selection": "size-tiered"}
+AUTO = "regelate.auto."
+
+
+def sizes(policy: CompactionPolicy) -> tuple[int, int, int]:
+    return policy.min_input_files, policy.target_file_size_bytes // MB, policy.min_file_size_bytes // MB
+
+
+@pytest.mark.parametrize(
+    ("request_fields", "table", "auto", "wanted"),
+    [
+        ({}, {}, AutoDefaults(), (50, 128, 64)),
+        ({}, {"write.target-file-size-bytes": str(512 * MB)}, AutoDefaults(), (50, 128, 64)),
+        ({}, {"write.target-file-size-bytes": str(32 * MB)}, AutoDefaults(), (50, 32, 16)),
+        ({}, {"regelate.compaction.min-input-files": "7"}, AutoDefaults(), (50, 128, 64)),
+        ({}, {}, AutoDefaults(min_num_files=9, max_file_size_bytes=64 * MB), (9, 64, 32)),
+        ({}, {}, AutoDefaults(min_file_size_bytes=100 * MB), (50, 128, 100)),
+        ({}, {AUTO + "min-num-files": "20", AUTO + "max-file-size-bytes": str(64 * MB)}, AutoDefaults(), (20, 64, 32)),
+        ({}, {AUTO + "min-file-size-bytes": str(8 * MB)}, AutoDefaults(min_num_files=9), (9, 128, 8)),
+        ({"options": {"min-input-files": 4, "target-file-size-bytes": 16 * MB}}, {}, AutoDefaults(), (4, 16, 8)),
+        ({"target_file_size_mb": 16}, {AUTO + "min-num-files": "20"}, AutoDefaults(), (20, 16, 8)),
+    ],
+)
+def test_an_automatic_run_has_thresholds_of_its_own_request_before_table_before_configuration(
+    request_fields: dict[str, object], table: dict[str, str], auto: AutoDefaults, wanted: tuple[int, int, int]
+) -> None:
+    config = replace(SHIPPED, auto=auto)
+    assert sizes(resolve({**TIERED, **request_fields}, table, config)) == wanted
+    by_hand = {name: value for name, value in table.items() if not name.startswith(AUTO)}
+    assert resolve(request_fields, table, config) == resolve(request_fields, by_hand, config)
+
+
+@pytest.mark.parametrize(
+    ("properties", "option"),
+    [
+        ({"min-num-files": "-1"}, AUTO + "min-num-files"),
+        ({"min-num-files": "many"}, AUTO + "min-num-files"),
+        ({"max-file-size-bytes": "128MB"}, AUTO + "max-file-size-bytes"),
+        ({"min-file-size-bytes": str(64 * MB), "max-file-size-bytes": str(32 * MB)}, "min-file-size-bytes"),
+    ],
+)
+def test_a_property_of_automatic_runs_that_cannot_be_is_refused_by_name_and_stops_no_compaction_by_hand(
+    properties: dict[str, str], option: str
+) -> None:
+    table = {AUTO + name: value for name, value in properties.items()}
+    with pytest.raises(InvalidRequest) as caught:
+        resolve(TIERED, table)
+    assert caught.value.details["option"] == option
+    assert all(name in caught.value.message for name in table) or len(table) == 1
+    assert resolve({}, table) == resolve({})
+
+
+def test_a_table_has_no_automatic_selection_for_a_compaction_by_hand() -> None:
+    with pytest.raises(InvalidRequest, match="a COMPACT by hand merges all"):
+        resolve({}, {"regelate.compaction.selection": "size-tiered"})

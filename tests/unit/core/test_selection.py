@@ -196,6 +196,6 @@ def test_a_partition_is_ill_when_its_average_file_is_small_or_it_has_many_delete
     assert is_ill(totals, POLICY) is ill
 
 
-def test_every_selection_has_its_row_and_only_that_of_small_files_takes_what_iceberg_would() -> None:
+def test_every_selection_has_its_row_and_says_whether_it_leaves_partitions_alone_that_iceberg_would_take() -> None:
     assert set(SELECTIONS) == set(Selection)
-    assert [name for name, rule in SELECTIONS.items() if not rule.narrows] == [Selection.SMALL_FILES]
+    assert [name for name, rule in SELECTIONS.items() if rule.narrows] == [Selection.TIME_SERIES, Selection.PARTITION]

@@ -1,8 +1,8 @@
 """Who does a COMPACT, as a table of cases (route_*.txt).
 
 State:    deployment [spark] [jobs] [larger-worker] [command-line]
-Command:  request [engine=..] [strategy=..] [dry-run] [async] [max-files=N] [max-cost=D] [budget=S] [plan-id=..]
-          [token=..]
+Command:  request [engine=..] [strategy=..] [selection=..] [dry-run] [async] [max-files=N]
+          [max-cost=D] [budget=S] [plan-id=..] [token=..]
 then, where more is known:  unreadable <code>
 or what the plan asks:      plan here=<how> [worker=<how>] [begins=no] [strain=MEMORY] [dollars=D] [partial-progress]
 where <how> is fits, TOO_LARGE or TOO_LONG.
@@ -81,6 +81,7 @@ def asked(named: list[str], pairs: dict[str, str]) -> CompactRequest:
     return CompactRequest(
         engine=pairs.get("engine"),
         strategy=pairs.get("strategy"),
+        selection=pairs.get("selection"),
         dry_run="dry-run" in named,
         run_async="async" in named,
         max_files=int(pairs["max-files"]) if "max-files" in pairs else None,

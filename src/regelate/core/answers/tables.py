@@ -80,7 +80,8 @@ class WriteAnswer:
     """`small_files_count` is null between two checks; `snapshot_id` is null where nothing was committed.
 
     `already_done`: the same `idempotency_key` had landed before, as this snapshot; this request added no row. With
-    `compaction.auto`: the job that was submitted, or how the COMPACT ended (its status, or the code of its error).
+    `compaction.auto`: the job that was submitted, or how the COMPACT ended (its status, or the code of its error; also
+    of why nobody could look for small files).
     """
 
     records_written: int

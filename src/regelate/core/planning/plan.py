@@ -11,7 +11,16 @@ from itertools import accumulate
 
 from regelate.core.planning.packing import Candidate, cut_groups, output_files, predicted, right_sized
 from regelate.core.planning.prediction import achieved_ratio, clamped, weighed, written_by_us
-from regelate.core.planning.selection import SELECTIONS, Reason, classify, takes, unmatched
+from regelate.core.planning.selection import (
+    SELECTIONS,
+    Reason,
+    SelectionRule,
+    classify,
+    is_small,
+    takes,
+    unmatched,
+)
+from regelate.core.planning.tiers import small_end
 from regelate.core.policy.policy import CompactionPolicy, JobOrder, digest
 from regelate.core.table.table import FileScanTask, Partition, PartitionTotals, TableSnapshot
 from regelate.errors import InvalidRequest
@@ -79,6 +88,8 @@ class SkipReason(StrEnum):
     """Fewer than `min-input-files`, and together not more than one target."""
     PARTITION_BELOW_THRESHOLD = "partition-below-threshold"
     """`selection: partition`, and the partition as a whole is well (`selection.is_ill`)."""
+    TIER_NOT_FULL = "tier-not-full"
+    """`selection: size-tiered`: it waits for more files of its size, or is none of the small ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +125,11 @@ class CutShort:
             f"max_files takes {self.files} of the {self.of_files} files of a group, and what they become is still "
             f"small: a later run rewrites it again; max_files of {self.enough_files} or more spares that"
         )
+
+
+_BELOW_THRESHOLD = frozenset(
+    {SkipReason.BELOW_MIN_INPUT_FILES, SkipReason.PARTITION_BELOW_THRESHOLD, SkipReason.TIER_NOT_FULL}
+)
 
 
 class PlanReason(StrEnum):
@@ -229,16 +245,38 @@ def _partition_plan(
     partition: Partition, candidates: tuple[Candidate, ...], totals: PartitionTotals | None, policy: CompactionPolicy
 ) -> tuple[list[tuple[Candidate, ...]], list[GroupSkip]]:
     """Return the groups of one partition, and what of it is left alone."""
-    wants_work = None if policy.force or policy.rewrite_all else SELECTIONS[policy.selection].wants_work
-    if wants_work is not None and totals is not None and not wants_work(totals, policy):
+    rule = SelectionRule() if policy.force or policy.rewrite_all else SELECTIONS[policy.selection]
+    if rule.wants_work is not None and totals is not None and not rule.wants_work(totals, policy):
         return [], [_skip(partition, candidates, SkipReason.PARTITION_BELOW_THRESHOLD)]
+    if rule.tiered:
+        return _tiered_plan(partition, candidates, policy)
     unsplittable = tuple(c for c in candidates if c.reason is Reason.LARGE and not c.required)
     skipped = [_skip(partition, unsplittable, SkipReason.NOTHING_TO_SPLIT)] if unsplittable else []
     mergeable = tuple(c for c in candidates if c.reason is not Reason.LARGE or c.required)
     refused = _refusal(mergeable, policy)
     if refused is not None:
         return [], skipped + ([_skip(partition, mergeable, refused)] if mergeable else [])
+    kept, useless = _cut(partition, mergeable, policy)
+    return kept, skipped + useless
+
+
+def _tiered_plan(
+    partition: Partition, candidates: tuple[Candidate, ...], policy: CompactionPolicy
+) -> tuple[list[tuple[Candidate, ...]], list[GroupSkip]]:
+    """Plan a partition by `tiers.small_end`: files of which there are many are merged, whatever else there is."""
+    small = [c for c in candidates if is_small(c.size_bytes, policy)]
+    chosen = {c.task.data_file.path for c in small_end(small, lambda c: c.size_bytes, full=policy.min_input_files)}
+    waiting = tuple(c for c in candidates if c.task.data_file.path not in chosen)
+    kept, useless = _cut(partition, tuple(c for c in candidates if c.task.data_file.path in chosen), policy)
+    return kept, [*([_skip(partition, waiting, SkipReason.TIER_NOT_FULL)] if waiting else []), *useless]
+
+
+def _cut(
+    partition: Partition, mergeable: tuple[Candidate, ...], policy: CompactionPolicy
+) -> tuple[list[tuple[Candidate, ...]], list[GroupSkip]]:
+    """Cut candidates into groups, and leave those alone that would not come out fewer or better."""
     kept: list[tuple[Candidate, ...]] = []
+    skipped: list[GroupSkip] = []
     for group in cut_groups(mergeable, policy):
         useless = _useless(group, policy)
         if useless is None:
@@ -382,7 +420,7 @@ def _reason(
         return PlanReason.NO_PARTITION
     if reasons <= {SkipReason.LONE_FILE}:
         return PlanReason.NO_CANDIDATE
-    if reasons & {SkipReason.BELOW_MIN_INPUT_FILES, SkipReason.PARTITION_BELOW_THRESHOLD}:
+    if reasons & _BELOW_THRESHOLD:
         return PlanReason.BELOW_THRESHOLD
     return PlanReason.NO_GROUPS
 

@@ -177,21 +177,24 @@ class SelectionRule:
     """What a selection asks beside the filters and the sizes of files; None asks nothing.
 
     `takes`: of a partition, before any of its files is looked at, which are otherwise `left_as`. `wants_work`: of a
-    partition's totals, before its candidates are grouped; `force` and `rewrite-all` overrule it.
+    partition's totals, before its candidates are grouped; `force` and `rewrite-all` overrule it. `tiered`: of a
+    partition only the small files up to the end of a full tier are taken (`tiers.small_end`); they overrule that too.
     """
 
     takes: Callable[[Partition, CompactionPolicy], bool] | None = None
     left_as: Reason = Reason.PARTITION_NOT_SELECTED
     wants_work: Callable[[PartitionTotals, CompactionPolicy], bool] | None = None
+    tiered: bool = False
 
     @property
     def narrows(self) -> bool:
-        """Whether it leaves files alone that Iceberg's own planner would take."""
+        """Whether it leaves partitions alone that Iceberg's own planner would take."""
         return self.takes is not None or self.wants_work is not None
 
 
 SELECTIONS: Mapping[Selection, SelectionRule] = {
     Selection.SMALL_FILES: SelectionRule(),
+    Selection.SIZE_TIERED: SelectionRule(tiered=True),
     Selection.TIME_SERIES: SelectionRule(takes=is_quiet, left_as=Reason.PARTITION_NOT_QUIET),
     Selection.PARTITION: SelectionRule(wants_work=is_ill),
 }

@@ -51,6 +51,7 @@ __all__ = [
 Reader = Callable[[str, object], object]
 
 TABLE_PREFIX = "regelate.compaction."
+AUTO_PREFIX = "regelate.auto."
 TARGET_PROPERTY = "write.target-file-size-bytes"
 CODEC_PROPERTY = "write.parquet.compression-codec"
 ROW_GROUP_PROPERTY = "write.parquet.row-group-size-bytes"
@@ -58,6 +59,15 @@ ROW_GROUP_PROPERTY = "write.parquet.row-group-size-bytes"
 
 def _within(low: int, high: int) -> Reader:
     return lambda name, value: whole(name, value, low, high)
+
+
+def _table_selection(name: str, value: object) -> Selection:
+    found = choice(name, value, Selection)
+    if found is Selection.SIZE_TIERED:
+        raise refused(
+            name, value, "is for requests: a COMPACT by hand merges all; automatic runs take it by themselves"
+        )
+    return found
 
 
 class Auto(StrEnum):
@@ -69,6 +79,9 @@ class Auto(StrEnum):
     SYNC = "sync"
     """Compact within the same request."""
 
+
+AUTOMATIC = CompactRequest(selection=Selection.SIZE_TIERED.value)
+"""What is asked where nobody asks: by a WRITE to a table whose `auto` is async or sync."""
 
 # Names and ranges: Iceberg's SizeBasedFileRewritePlanner and BinPackRewriteFilePlanner 1.10; where CompactionPolicy is
 # narrower (delete-file-threshold 0 would select every file), its range holds.
@@ -86,9 +99,15 @@ ICEBERG_OPTIONS: Mapping[str, tuple[str, Reader]] = {
 _NOT_ON_TABLES = ("target-file-size-bytes", "rewrite-all", "rewrite-job-order")
 TABLE_OPTIONS: Mapping[str, tuple[str, Reader]] = {
     **{name: option for name, option in ICEBERG_OPTIONS.items() if name not in _NOT_ON_TABLES},
-    "selection": ("selection", lambda name, value: choice(name, value, Selection)),
+    "selection": ("selection", _table_selection),
     "quiet-window-seconds": ("quiet_window_seconds", _within(0, MAX_INT)),
 }
+AUTO_OPTIONS: Mapping[str, tuple[str, Reader]] = {
+    "min-num-files": ("min_input_files", _within(2, MAX_INT)),
+    "max-file-size-bytes": ("target", _within(2, MAX_TARGET_BYTES)),
+    "min-file-size-bytes": ("min", _within(1, MAX_LONG)),
+}
+"""Table properties of `selection: size-tiered`, under Delta's names, and the knobs that they are there."""
 CHECK_OPTIONS: Mapping[str, Reader] = {
     "enabled": boolean,
     "auto": lambda name, value: choice(name, value, Auto),
@@ -100,6 +119,17 @@ _SIZES = ("target", "min", "max")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AutoDefaults:
+    """The config layer of `selection: size-tiered`. `max_file_size_bytes`: what files become, though never more than
+    the target of the table; `min_file_size_bytes`: smaller ones count, None: those below half of that.
+    """
+
+    min_num_files: int = 50
+    max_file_size_bytes: int = 128 * MB
+    min_file_size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionDefaults:
     """The config layer of a policy; None leaves a knob to Iceberg's default (no cap, for `max_files`)."""
 
@@ -108,6 +138,7 @@ class CompactionDefaults:
     min_input_files: int | None = None
     max_files: int | None = None
     compression_codec: str | None = None
+    auto: AutoDefaults = AutoDefaults()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,11 +175,16 @@ def resolve_policy(
     `now_ms` enters the policy only where the selection reads it, or no plan id would be found again.
     Raises InvalidRequest: INVALID_OPTION for a knob, INVALID_FIELD for `partition_filter` and `where`.
     """
+    layers: tuple[_Layer, ...]
     layers = (_request_layer(request), _table_layer(table_properties), _config_layer(config))
     knobs: dict[str, Any] = layered(*(layer.values for layer in layers))
+    selection = Selection(knobs.get("selection", Selection.SMALL_FILES))
+    if selection is Selection.SIZE_TIERED:
+        layers = _size_tiered(layers, table_properties, config.auto)
+        knobs = layered(*(layer.values for layer in layers))
     for size in _SIZES:
         knobs.pop(size, None)
-    if Selection(knobs.get("selection", Selection.SMALL_FILES)).reads_time:
+    if selection.reads_time:
         knobs["now_ms"] = now_ms
     if knobs.get("strategy") is Strategy.SORT:
         knobs["sort_order"] = knobs.get("sort_order") or table_sort_order
@@ -242,6 +278,32 @@ def _config_layer(config: CompactionDefaults) -> _Layer:
     }
     names = {"target": "write.target_file_size_mb of config.json", "min": "small_file_threshold_mb of config.json"}
     return _Layer(values=values, names=names)
+
+
+def _size_tiered(layers: tuple[_Layer, ...], properties: Mapping[str, str], config: AutoDefaults) -> tuple[_Layer, ...]:
+    """Return the layers with the sizes and the number of files of automatic runs in the place of COMPACT's own."""
+    asked, *others = layers
+    targets = [layer.values["target"] for layer in others if layer.values.get("target") is not None]
+    defaults = {
+        "target": min([config.max_file_size_bytes, *targets[:1]]),
+        "min": config.min_file_size_bytes,
+        "min_input_files": config.min_num_files,
+    }
+    names = {"target": "auto_max_file_size_mb of config.json", "min": "auto_min_file_size_mb of config.json"}
+    found = (_auto_layer(properties), _Layer(values=defaults, names=names))
+    kept = [{k: v for k, v in layer.values.items() if k not in defaults} for layer in others]
+    sized_by = [
+        _Layer(values={**values, **own.values}, names=own.names) for values, own in zip(kept, found, strict=True)
+    ]
+    # Half of the target, where Iceberg has 0.75: a file that has come so far is not worth another rewrite.
+    target = layered(asked.values, *(layer.values for layer in sized_by))["target"]
+    return (asked, *sized_by, _Layer(values={"min": int(str(target)) // 2}, names={"min": "half of what is made"}))
+
+
+def _auto_layer(properties: Mapping[str, str]) -> _Layer:
+    own = {name: properties[AUTO_PREFIX + name] for name in AUTO_OPTIONS if AUTO_PREFIX + name in properties}
+    values = {key: read(AUTO_PREFIX + name, own[name]) for name in own for key, read in [AUTO_OPTIONS[name]]}
+    return _Layer(values=values, names={AUTO_OPTIONS[name][0]: AUTO_PREFIX + name for name in own})
 
 
 def _with_sources(fault: InvalidRequest, layers: tuple[_Layer, ...]) -> InvalidRequest:

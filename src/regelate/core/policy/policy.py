@@ -24,6 +24,8 @@ class Strategy(StrEnum):
 
 class Selection(StrEnum):
     SMALL_FILES = "small-files"
+    SIZE_TIERED = "size-tiered"
+    """What an automatic run takes: of each partition its small files up to a size of which there are many."""
     TIME_SERIES = "time-series"
     PARTITION = "partition"
 

@@ -24,6 +24,9 @@ from regelate.core.policy.option_retention import (
 )
 from regelate.core.policy.option_values import MAX_INT, MAX_LONG, boolean, codec, ratio, refused, whole
 from regelate.core.policy.options import (
+    AUTO_OPTIONS,
+    AUTO_PREFIX,
+    AUTOMATIC,
     CHECK_OPTIONS,
     CODEC_PROPERTY,
     TABLE_OPTIONS,
@@ -82,6 +85,8 @@ class Use(StrEnum):
     WRITE = "write"
     """Write rows to Parquet, here."""
     COMPACT = "compact"
+    AUTO = "auto"
+    """Choose and size files as an automatic run does."""
     COMMIT = "commit"
     """Write metadata and name files, here."""
     EXPIRE = "expire"
@@ -282,6 +287,7 @@ KINDS: Mapping[str, PropertyKind] = {
         TABLE_PREFIX + name: _kind(read, Use.COMPACT)
         for name, read in {**{n: option[1] for n, option in TABLE_OPTIONS.items()}, **CHECK_OPTIONS}.items()
     },
+    **{AUTO_PREFIX + name: _kind(read, Use.AUTO) for name, (_, read) in AUTO_OPTIONS.items()},
     GRACE_PROPERTY: _kind(_grace, Use.EXPIRE),
 }
 """By name. A bad value of a kind without uses falls back before use, as in Iceberg: a flag to false, a metrics mode to
@@ -340,6 +346,9 @@ def refuse_unusable(properties: Mapping[str, str], *uses: Use) -> None:
         if Use.COMPACT in uses:
             config = CompactionDefaults()
             resolve_policy(request=CompactRequest(), table_properties=properties, config=config, now_ms=0)
+        if Use.AUTO in uses:
+            config = CompactionDefaults()
+            resolve_policy(request=AUTOMATIC, table_properties=properties, config=config, now_ms=0)
         if Use.EXPIRE in uses:
             resolve_retention(table_properties=properties, config=RetentionDefaults())
     except InvalidRequest as fault:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from regelate.core.engines import HERE, Engine
 from regelate.core.jobs.spark_job import ZORDER
 from regelate.core.planning.plan import CompactionPlan
-from regelate.core.policy.policy import CompactionPolicy, PlacementPolicy
+from regelate.core.policy.policy import CompactionPolicy, PlacementPolicy, Selection
 from regelate.core.requests import AUTO, CompactRequest
 from regelate.core.running.batches import next_batch, usable_seconds
 from regelate.core.running.placement import Placement, PlacementReason, place, too_much_for_machine
@@ -106,8 +106,8 @@ def _asked_of_spark(request: CompactRequest, capabilities: Capabilities) -> Job 
     by_name = named is Engine.SPARK
     if not by_name and not zorder:
         return None
-    if request.only_here:
-        return _invalid(request.only_here[0], "Spark knows nothing of it")
+    if only := _only_here(request):
+        return _invalid(only[0], "Spark knows nothing of it")
     if request.dry_run:  # the files are chosen by the same rule, whoever rewrites them
         return _invalid("dry_run", "zorder is planned in Spark only") if zorder else None
     if not capabilities.spark:
@@ -116,13 +116,18 @@ def _asked_of_spark(request: CompactRequest, capabilities: Capabilities) -> Job 
     return Job(engine=Engine.SPARK, reason="ENGINE", why=why)
 
 
+def _only_here(request: CompactRequest) -> tuple[str, ...]:
+    """Name the fields of a request that Spark knows nothing of; its planner takes all small files, not some tiers."""
+    return (*request.only_here, *(["selection"] if request.selection == Selection.SIZE_TIERED else []))
+
+
 def _named(request: CompactRequest) -> Engine | None:
     return None if request.engine in (None, AUTO) else Engine(request.engine)
 
 
 def _may_be_sparks(request: CompactRequest, capabilities: Capabilities) -> bool:
     """Say whether Spark may take what does not fit here, or cannot be read here."""
-    free = _named(request) is not HERE and not request.dry_run and not request.only_here
+    free = _named(request) is not HERE and not request.dry_run and not _only_here(request)
     return capabilities.spark and capabilities.delegates and free
 
 

@@ -1,7 +1,8 @@
 """`POST /api/v1/compact`: the short form of COMPACT, for schedulers and command lines.
 
 `table` is `namespace.table` or a bare name in the namespace `default`. `strategy` is one of ours (`binpack`, `sort`) or
-a selection (`small-files`, `time-series`, `partition`). `options` are Iceberg's, and sizes as people write them.
+a selection (`small-files`, `size-tiered`, `time-series`, `partition`). `options` are Iceberg's, and sizes as people
+write them.
 """
 
 from __future__ import annotations
