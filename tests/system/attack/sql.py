@@ -393,8 +393,12 @@ def attacks(scene: Scene) -> Iterator[Attack]:
 
 
 def _together() -> Iterator[Attack]:
-    """Many at once: more than there are processes, and more than a tenant may."""
-    crowded = (*KILLED, "429 TOO_MANY_QUERIES", "429 TOO_MANY_OPERATIONS", "503 SERVER_BUSY")
+    """Many at once: more than there are processes, and more than a tenant may.
+
+    A query that ends its process has the next one wait for another. On a busy machine that may not have started when the
+    next one's own time is over: a 503 to be repeated, which says so.
+    """
+    crowded = (*KILLED, "429 TOO_MANY_QUERIES", "429 TOO_MANY_OPERATIONS", "503 SERVER_BUSY", "503 ENGINE_UNAVAILABLE")
     for copies, name in ((12, "repeat of repeat of repeat"), (12, "bitstring of bitstrings")):
         yield query("SQL: many at once", f"{copies} times {name}", *crowded, copies=copies, sql=FILLS[name])
     endless = HOLDS["a count of 10^15 rows"]
