@@ -393,6 +393,22 @@ def test_t16_the_first_commit_of_a_v1_table_is_found_under_the_commit_of_another
     assert committer.spared[-1] == done.snapshot_id
 
 
+@pytest.mark.parametrize("loss", LANDS)
+def test_t16_a_commit_of_a_v1_table_is_found_although_an_upgrade_gave_the_first_number_to_another(loss: str) -> None:
+    """Before the upgrade nobody had a number: who bears the first one says nothing of a commit made then."""
+    table = MemoryTable(head_only=True, format_version=1)
+    table.append("x", [1])
+    committer = MemoryCommitter(table, script=[loss])
+
+    def upgrade() -> None:
+        table.format_version, table.last_sequence_number = 2, 0
+        table.append("x", [3])
+
+    committer.before_look = [upgrade]
+    done = run(committer, decide=with_file(committer, table))
+    assert ([done.snapshot_id], committer.attempts) == (snapshots_of_the_run(table), 1)
+
+
 @pytest.mark.parametrize(("answer", "is_known"), [("undone", True), ("refused", False), ("dead", False)])
 def test_t16_a_first_commit_that_no_manifest_tells_of_did_not_land_only_if_a_database_says_so(
     answer: str, is_known: bool

@@ -192,13 +192,14 @@ class Sent:
 
         A sequence number is given once: where another snapshot has the one that would have been ours, we are not in the
         table. Where it is not listed, manifests may still tell who bears it, and who added our files; without either
-        nobody knows but the database that said no. Format 1 has no numbers, only the files.
+        nobody knows but the database that said no. Format 1 has no numbers, only the files: those that an upgrade gives
+        out begin with what came after it.
         """
         base = sent.head
         if head.uuid != base.uuid or head.shows_next(base):
             return False
         try:
-            bearer = self.committer.bearer(base.sequence_number + 1)
+            bearer = self.committer.bearer(base.sequence_number + 1) if base.format_version > 1 else None
             if bearer is not None:
                 return bearer == change.snapshot_id
             adder = self.committer.adder([f.path for f in change.added])
