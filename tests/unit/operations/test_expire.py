@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
 from regelate.core.policy.policy import RetentionPolicy
+from regelate.core.running.commit import ExpiryChange
 from regelate.core.table.head import Head
+from regelate.core.upkeep.quarantine import Quarantine
+from regelate.core.upkeep.reachability import StoredFile
 from regelate.errors import CommitStateUnknown, Conflict, InvariantViolated, NotAllowed, NotFound
 from regelate.operations.committing.attempt import MAX_RACES
 from regelate.operations.upkeep.cleaning import remove_dangling_deletes, rewrite_manifests
@@ -96,6 +99,23 @@ def test_an_expiry_under_way_is_not_finished_by_another(table: MemoryTable) -> N
     done = expire_snapshots(tools(committer, reclaimer, LATER), at_once)
     assert [(r.lists, r.waiting) for r in found] == [(0, 1)]
     assert done.files_deleted == 3
+
+
+def test_the_grace_of_an_expiry_that_slept_runs_from_the_list_that_it_wrote_anew() -> None:
+    """Another one found the old list, and that its grace was over; the new one is there when it looks again."""
+    reclaimer = MemoryReclaimer()
+    unreachable = reclaimer.unreachable
+    change = ExpiryChange(snapshot_ids=(1000,))
+    reclaimer.record("ours", change, grace_ms=HOUR_MS, created_ms=0)
+    reclaimer.store_ms = 25 * HOUR_MS
+
+    def anew(lists: Sequence[Quarantine]) -> tuple[tuple[StoredFile, ...], ...]:
+        reclaimer.record("ours", change, grace_ms=HOUR_MS, created_ms=0)
+        return unreachable(lists)
+
+    reclaimer.unreachable = anew  # type: ignore[method-assign]
+    assert finish_expiry(reclaimer) == Reclaimed(waiting=1)
+    assert (reclaimer.deleted, reclaimer.lists["ours"].recorded_ms) == ([], 25 * HOUR_MS)
 
 
 def test_an_undo_looks_at_the_clock_before_every_attempt(table: MemoryTable) -> None:

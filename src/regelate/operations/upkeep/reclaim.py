@@ -51,17 +51,25 @@ def delete_due(
 ) -> list[Reclaimed]:
     """Delete the files of the due lists that nothing reaches and no undo can still need; `now_ms` is the store's time.
 
-    The other lists are looked at before the table is and once more afterwards: an undo brings its snapshots back and
-    then drops its list, an expiry writes its list and then takes the snapshots.
+    Lists are looked at before the table is and once more afterwards: an undo brings its snapshots back and then drops
+    its list, an expiry writes its list and then takes the snapshots. One that slept for longer than its grace writes
+    it anew before it tries again: its time runs from there.
     """
-    done = {q.undo_id for q in due}
-    left = reclaimer.unreachable(due)
-    waiting = {q.undo_id: q for q in (*lists, *reclaimer.quarantines()) if q.undo_id not in done}
-    needed = _needed(reclaimer, tuple(waiting.values()), now_ms, {f.path for files in left for f in files})
-    for listed, files in zip(due, left, strict=True):
+    found = reclaimer.unreachable(due)
+    again = {q.undo_id: q for q in reclaimer.quarantines()}
+    anew = {q.undo_id for q in due if _is_anew(q, again.get(q.undo_id), now_ms)}
+    left = [(q, files) for q, files in zip(due, found, strict=True) if q.undo_id not in anew]
+    done = {q.undo_id for q, _ in left}
+    waiting = {q.undo_id: q for q in (*lists, *again.values()) if q.undo_id not in done}
+    needed = _needed(reclaimer, tuple(waiting.values()), now_ms, {f.path for _, files in left for f in files})
+    for listed, files in left:
         if listed.files is None and files:
             reclaimer.complete(listed, files)
-    return [_delete(reclaimer, listed, files, needed) for listed, files in zip(due, left, strict=True)]
+    return [_delete(reclaimer, listed, files, needed) for listed, files in left]
+
+
+def _is_anew(listed: Quarantine, again: Quarantine | None, now_ms: int) -> bool:
+    return again is not None and again.recorded_ms > listed.recorded_ms and not again.is_due(now_ms)
 
 
 def _needed(reclaimer: Reclaimer, lists: Sequence[Quarantine], now_ms: int, paths: Set[str]) -> frozenset[str]:
