@@ -24,7 +24,7 @@ from pyiceberg.exceptions import (
     ServiceUnavailableError,
 )
 from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV2
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
@@ -154,6 +154,11 @@ def tip(metadata: TableMetadata, ref: str) -> int | None:
     return metadata.refs[ref].snapshot_id if ref in metadata.refs else None
 
 
+def last_number(metadata: TableMetadata) -> int:
+    """Return the last sequence number that was given; format 1 gives none."""
+    return metadata.last_sequence_number if isinstance(metadata, TableMetadataV2) else 0
+
+
 def _ref_of(updates: Updates) -> str:
     """Return the branch that a commit is for: an expiry counts as one to main."""
     return next((u.ref_name for u in updates if isinstance(u, SetSnapshotRefUpdate)), MAIN_BRANCH)
@@ -189,6 +194,9 @@ class _Client(Catalog):
         if fault.value not in ("none", "slow", "crash"):
             raise ServiceUnavailableError("503")
         metadata = self._server.metadata
+        if self._actor.refused_on is not None:
+            ref, on, number = self._actor.refused_on
+            self._actor.may_return |= tip(metadata, ref) != on and last_number(metadata) == number
         if Catalog.identifier_to_tuple(identifier) == TWIN:
             metadata = metadata.model_copy(update={"table_uuid": uuid.UUID(int=1)})
         return Table(IDENT, metadata, self._server.location, self._io, self)
@@ -227,6 +235,9 @@ class _Client(Catalog):
             self._weather.events["ran no route to the catalog"] += bool(actor.unreachable_looks)
         reusable = base.format_version == 1 or tip(base, ref) is None  # as its sender knows it
         fits_again = reusable and self._server.kind is not CatalogKind.SQL
+        adds = any(isinstance(update, AddSnapshotUpdate) for update in updates)
+        if adds and self._server.kind is not CatalogKind.SQL:
+            actor.refused_on = ref, tip(base, ref), last_number(base)
         if fault in (*BEFORE_LANDING, CatalogFault.LATE):
             actor.may_return |= fits_again
         if fault in BEFORE_LANDING:

@@ -8,6 +8,7 @@ from regelate.adapters.iceberg.files.ledger import FOLDER as LEDGER
 from regelate.errors import RegelateError
 from regelate.operations.compacting.compact import CompactOutcome, Status
 from regelate.operations.upkeep.cleaning import DanglingRemoved, ManifestsRewritten, OrphansRemoved
+from regelate.operations.upkeep.expire import Expired
 from regelate.operations.upkeep.sweep import SweptTable
 from regelate.operations.write import WriteResult
 from tests.system.simulation.jobs import LEASE_SECONDS
@@ -125,6 +126,8 @@ def _gave_up_its_expiry(actor: Actor) -> bool:
     """After a conflict that no head explained, the run being too old for another attempt, or nothing being left to
     expire: the answer is the compaction's, and what may still be under way is left to a sweep."""
     answer = actor.answer
+    if actor.was_turned_away and isinstance(answer, Expired):
+        return not answer.snapshot_ids
     if not actor.was_turned_away or not isinstance(answer, CompactOutcome):
         return False
     nothing_left = answer.stats is None or not answer.stats.snapshots_expired

@@ -52,6 +52,9 @@ class Actor:
     the table when it sent it, nothing in it is used up."""
     was_turned_away: bool = False
     """It was told of a conflict with a commit that nobody made."""
+    refused_on: tuple[str, int | None, int] | None = None
+    """Branch, its snapshot and the last sequence number of a conflict over REST about a snapshot: where it finds the
+    branch elsewhere and no other number, only a rollback stands against that snapshot, and put back it fits again."""
     is_unanswered: bool = False
     """An attempt of it got no answer that says what became of it."""
     is_held_up: bool = False
