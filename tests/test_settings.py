@@ -389,6 +389,14 @@ def test_a_wrong_type_or_range_is_refused_by_its_path(load: Load, section: dict[
             "iceberg.compaction.small_file_threshold_mb",
         ),
         (
+            {"iceberg": {"compaction": {"auto_min_file_size_mb": 128}}},
+            "iceberg.compaction.auto_min_file_size_mb",
+        ),
+        (
+            {"iceberg": {"compaction": {"auto_min_file_size_mb": 128, "auto_max_file_size_mb": 512}}},
+            "iceberg.compaction.auto_min_file_size_mb",
+        ),
+        (
             {"iceberg": {"compaction": {"min_files_to_compact": 5, "max_files_per_compaction": 4}}},
             "iceberg.compaction.max_files_per_compaction",
         ),

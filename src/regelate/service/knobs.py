@@ -78,6 +78,7 @@ class Knobs:
 
     def check(self, session: TableSession) -> CheckPolicy:
         """Return when a WRITE to this table looks for small files."""
+        refuse_unusable(session.properties, Use.COMPACT)
         return resolve_check(table_properties=session.properties, config=self._check)
 
     def auto(self, properties: Mapping[str, str]) -> Auto:

@@ -101,6 +101,9 @@ def clashes(found: Configuration, environment: str) -> Iterator[Fault]:
     if least is not None and least >= most:
         rule = f"({least}) must be below auto_max_file_size_mb ({most})"
         yield "iceberg.compaction.auto_min_file_size_mb", rule
+    elif least is not None and least >= write.target_file_size_mb:
+        rule = f"({least}) must be below iceberg.write.target_file_size_mb ({write.target_file_size_mb})"
+        yield "iceberg.compaction.auto_min_file_size_mb", rule
     if retention.snapshot_retention_hours < retention.minimum_retention_hours:
         rule = f"({retention.snapshot_retention_hours}) must not be below minimum_retention_hours"
         yield "retention.snapshot_retention_hours", f"{rule} ({retention.minimum_retention_hours})"

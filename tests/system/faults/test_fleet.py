@@ -160,12 +160,18 @@ def test_a_property_that_is_no_choice_of_auto_is_refused(stack: JobStack) -> Non
 
 
 @pytest.mark.parametrize("auto", ["async", "sync"])
-def test_a_property_that_another_engine_set_wrongly_is_reported_and_not_obeyed(stack: JobStack, auto: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("regelate.auto.min-num-files", "-3"), ("regelate.auto.min-files", "3"), ("regelate.compaction.auto", "later")],
+)
+def test_a_property_that_another_engine_set_wrongly_is_reported_and_not_obeyed(
+    stack: JobStack, auto: str, name: str, value: str
+) -> None:
     writes(stack, auto, 4)
     with stack.table("default.w").transaction() as change:
-        change.set_properties({"regelate.auto.min-num-files": "-3"})
+        change.set_properties({name: value})
     told = stack.ok("WRITE", "w", records=[{"id": 9}])
     assert (told["compaction_recommended"], told["compaction_status"]) == (False, "INVALID_TABLE_PROPERTY")
     assert (stack.work(), len(stack.rows("w"))) == (0, 5)
-    body = request("ALTER_TABLE", "w", set_properties={"regelate.auto.min-num-files": "-3"})
-    stack.refused(400, "INVALID_OPTION", ["regelate.auto.min-num-files", "-3"], body)
+    body = request("ALTER_TABLE", "w", set_properties={name: value})
+    stack.refused(400, "INVALID_OPTION", [name, value], body)

@@ -550,6 +550,7 @@ def test_what_a_write_does_is_the_tables_then_the_configurations() -> None:
 
 TIERED = {"selection": "size-tiered"}
 AUTO = "regelate.auto."
+TARGET, LARGE = "write.target-file-size-bytes", "regelate.compaction.max-file-size-bytes"
 
 
 def sizes(policy: CompactionPolicy) -> tuple[int, int, int]:
@@ -569,6 +570,11 @@ def sizes(policy: CompactionPolicy) -> tuple[int, int, int]:
         ({}, {AUTO + "min-file-size-bytes": str(8 * MB)}, AutoDefaults(min_num_files=9), (9, 128, 8)),
         ({"options": {"min-input-files": 4, "target-file-size-bytes": 16 * MB}}, {}, AutoDefaults(), (4, 16, 8)),
         ({"target_file_size_mb": 16}, {AUTO + "min-num-files": "20"}, AutoDefaults(), (20, 16, 8)),
+        ({}, {AUTO + "max-file-size-bytes": str(512 * MB)}, AutoDefaults(), (50, 128, 64)),
+        ({}, {AUTO + "max-file-size-bytes": str(512 * MB), TARGET: str(256 * MB)}, AutoDefaults(), (50, 256, 128)),
+        ({}, {TARGET: str(16 * MB)}, AutoDefaults(min_file_size_bytes=32 * MB), (50, 16, 8)),
+        ({"target_file_size_mb": 16}, {}, AutoDefaults(min_file_size_bytes=32 * MB), (50, 16, 8)),
+        ({}, {LARGE: str(100 * MB), TARGET: str(64 * MB)}, AutoDefaults(), (50, 64, 32)),
     ],
 )
 def test_an_automatic_run_has_thresholds_of_its_own_request_before_table_before_configuration(
@@ -598,6 +604,28 @@ def test_a_property_of_automatic_runs_that_cannot_be_is_refused_by_name_and_stop
     assert caught.value.details["option"] == option
     assert all(name in caught.value.message for name in table) or len(table) == 1
     assert resolve({}, table) == resolve({})
+
+
+@pytest.mark.parametrize(
+    ("table", "named"),
+    [
+        ({AUTO + "min-file-size-bytes": str(64 * MB), TARGET: str(32 * MB)}, TARGET),
+        ({AUTO + "min-file-size-bytes": str(200 * MB)}, "auto_max_file_size_mb of config.json"),
+        ({AUTO + "min-num-file": "4"}, "unknown table property; valid are regelate.auto.max-file-size-bytes"),
+    ],
+)
+def test_what_clashes_with_a_property_of_automatic_runs_is_named_where_it_was_set(
+    table: dict[str, str], named: str
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        resolve(TIERED, table)
+    assert named in caught.value.message
+    assert next(iter(table)) in caught.value.message
+
+
+def test_a_file_as_large_as_its_table_wants_it_is_not_too_large_for_an_automatic_run() -> None:
+    table = {TARGET: str(512 * MB)}
+    assert resolve(TIERED, table).max_file_size_bytes == resolve({}, table).max_file_size_bytes
 
 
 def test_a_table_has_no_automatic_selection_for_a_compaction_by_hand() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -262,10 +262,14 @@ def _own_properties(properties: Mapping[str, str]) -> dict[str, str]:
     own = {name.removeprefix(TABLE_PREFIX): properties[name] for name in full}
     for name, value in own.items():
         if name not in TABLE_OPTIONS and name not in CHECK_OPTIONS:
-            valid = sorted(TABLE_PREFIX + known for known in (*TABLE_OPTIONS, *CHECK_OPTIONS))
-            rule = f"unknown table property; valid are {', '.join(valid)}"
-            raise refused(TABLE_PREFIX + name, value, rule, valid=valid)
+            known = (*TABLE_OPTIONS, *CHECK_OPTIONS)
+            raise _unknown(TABLE_PREFIX + name, value, [TABLE_PREFIX + one for one in known])
     return own
+
+
+def _unknown(name: str, value: str, known: Sequence[str]) -> InvalidRequest:
+    valid = sorted(known)
+    return refused(name, value, f"unknown table property; valid are {', '.join(valid)}", valid=valid)
 
 
 def _config_layer(config: CompactionDefaults) -> _Layer:
@@ -281,27 +285,49 @@ def _config_layer(config: CompactionDefaults) -> _Layer:
 
 
 def _size_tiered(layers: tuple[_Layer, ...], properties: Mapping[str, str], config: AutoDefaults) -> tuple[_Layer, ...]:
-    """Return the layers with the sizes and the number of files of automatic runs in the place of COMPACT's own."""
+    """Return the layers with the sizes and the number of files of automatic runs in the place of COMPACT's own.
+
+    Nothing but a request makes files larger than the table's target. What is large is what it is by hand.
+    """
     asked, *others = layers
-    targets = [layer.values["target"] for layer in others if layer.values.get("target") is not None]
+    own = next((layer for layer in others if layer.values.get("target") is not None), _Layer())
     defaults = {
-        "target": min([config.max_file_size_bytes, *targets[:1]]),
+        "target": config.max_file_size_bytes,
         "min": config.min_file_size_bytes,
         "min_input_files": config.min_num_files,
     }
     names = {"target": "auto_max_file_size_mb of config.json", "min": "auto_min_file_size_mb of config.json"}
-    found = (_auto_layer(properties), _Layer(values=defaults, names=names))
-    kept = [{k: v for k, v in layer.values.items() if k not in defaults} for layer in others]
+    found = [_capped(_auto_layer(properties), own), _capped(_Layer(values=defaults, names=names), own)]
+    target = int(str(layered(asked.values, *(layer.values for layer in found))["target"]))
+    for index, overruled in enumerate((asked.sizes.get("target") is not None, True)):
+        if overruled and found[index].sizes.get("min", 0) >= target:
+            found[index] = replace(found[index], values={**found[index].values, "min": None})
     sized_by = [
-        _Layer(values={**values, **own.values}, names=own.names) for values, own in zip(kept, found, strict=True)
+        _Layer(
+            values={**{key: value for key, value in layer.values.items() if key not in defaults}, **auto.values},
+            names={**layer.names, **auto.names},
+        )
+        for layer, auto in zip(others, found, strict=True)
     ]
     # Half of the target, where Iceberg has 0.75: a file that has come so far is not worth another rewrite.
-    target = layered(asked.values, *(layer.values for layer in sized_by))["target"]
-    return (asked, *sized_by, _Layer(values={"min": int(str(target)) // 2}, names={"min": "half of what is made"}))
+    last = {"min": target // 2, "max": int(1.80 * max(target, own.sizes.get("target", 0)))}
+    return (asked, *sized_by, _Layer(values=last, names={"min": "half of what is made", "max": "the table's target"}))
+
+
+def _capped(layer: _Layer, own: _Layer) -> _Layer:
+    """Return a layer with the target of `own` in the place of a larger one."""
+    most = own.sizes.get("target", MAX_TARGET_BYTES)
+    if layer.sizes.get("target", 0) <= most:
+        return layer
+    names = {**layer.names, "target": own.names["target"]}
+    return _Layer(values={**layer.values, "target": most}, names=names)
 
 
 def _auto_layer(properties: Mapping[str, str]) -> _Layer:
-    own = {name: properties[AUTO_PREFIX + name] for name in AUTO_OPTIONS if AUTO_PREFIX + name in properties}
+    own = {name.removeprefix(AUTO_PREFIX): value for name, value in properties.items() if name.startswith(AUTO_PREFIX)}
+    for name, value in own.items():
+        if name not in AUTO_OPTIONS:
+            raise _unknown(AUTO_PREFIX + name, value, [AUTO_PREFIX + known for known in AUTO_OPTIONS])
     values = {key: read(AUTO_PREFIX + name, own[name]) for name in own for key, read in [AUTO_OPTIONS[name]]}
     return _Layer(values=values, names={AUTO_OPTIONS[name][0]: AUTO_PREFIX + name for name in own})
 
