@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.core.planning.plan import plan_compaction
-from regelate.core.planning.tiers import small_end
+from regelate.core.planning.tiers import CROWD, small_end
 from regelate.core.policy.policy import MB, CompactionPolicy, Selection
 from tests.unit.core.model_table import ModelTable, even
 
@@ -37,8 +37,20 @@ def test_what_is_taken_are_the_smallest_files_and_none_as_small_is_left(sizes: l
 
 
 @given(SIZES, st.integers(2, 60))
-def test_never_as_many_as_twice_min_num_files_are_left_waiting(sizes: list[int], full: int) -> None:
-    assert taken(sizes, full) or len(sizes) < 2 * full - 1
+def test_a_look_leaves_fewer_than_twice_min_num_files_or_than_there_are_tiers_of_size(
+    sizes: list[int], full: int
+) -> None:
+    assert len(sizes) - len(taken(sizes, full)) < max(2 * full - 1, CROWD)
+
+
+@given(SIZES, st.integers(2, 60))
+def test_a_run_takes_min_num_files_or_more(sizes: list[int], full: int) -> None:
+    assert not taken(sizes, full) or len(taken(sizes, full)) >= full
+
+
+def test_files_of_every_look_do_not_keep_a_full_tier_of_larger_ones_from_its_turn() -> None:
+    new, earlier, once = [KB] * 100, [100 * KB] * FULL, [5 * MB] * (FULL - 1)
+    assert taken([*new, *earlier, *once]) == (*new, *earlier)
 
 
 @given(SIZES, st.integers(2, 60))
@@ -64,3 +76,17 @@ def test_a_thousand_commits_write_each_byte_less_than_three_times_and_runs_come_
     assert most < 2 * FULL
     early, late = (sum(low <= number < low + 500 for number in ran) for low in (0, 500))
     assert (early, late) == (10, 10)
+
+
+@pytest.mark.parametrize("interval", [5, 75, 100])
+@pytest.mark.parametrize("spread", [1, 20, 60_000])
+def test_a_look_after_many_commits_leaves_no_more_small_files_than_one_after_each(interval: int, spread: int) -> None:
+    """The shipped intervals; with the widest spread commits are of 1 KB to 60 MB, as many of each magnitude."""
+    table = ModelTable()
+    for number in range(1_200):
+        table.append([int(KB * spread ** (number * 0.618 % 1))])
+        if number % interval == interval - 1:
+            plan = plan_compaction(table.photograph(POLICY), POLICY)
+            table.apply(plan, even, POLICY)
+            left = sum(task.data_file.size_bytes < POLICY.min_file_size_bytes for task in table.tasks)
+            assert left < 2 * FULL
