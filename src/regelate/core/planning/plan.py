@@ -264,6 +264,8 @@ def _tiered_plan(
     partition: Partition, candidates: tuple[Candidate, ...], policy: CompactionPolicy
 ) -> tuple[list[tuple[Candidate, ...]], list[GroupSkip]]:
     """Plan a partition by `tiers.small_end`: files of which there are many are merged, whatever else there is."""
+    if [(c.reason, c.required) for c in candidates] == [(Reason.SMALL, False)]:
+        return [], [_skip(partition, candidates, SkipReason.LONE_FILE)]
     small = [c for c in candidates if is_small(c.size_bytes, policy)]
     chosen = {c.task.data_file.path for c in small_end(small, lambda c: c.size_bytes, full=policy.min_input_files)}
     waiting = tuple(c for c in candidates if c.task.data_file.path not in chosen)
