@@ -126,7 +126,10 @@ def writing(hand: Hand, request: Request) -> WriteResult:
 
 
 def _keeping(row: Row, old: ModelRows, extras: Sequence[int]) -> Row:
-    """Return what an upsert must make of a row that names no extra column, on a head with these rows."""
+    """Return what an upsert must make of a row that names no extra column, on a head with these rows. Where there is
+    none the row is whole, and replaces all that have its key."""
+    if not extras:
+        return row
     stored = [found for found, _ in old.values() if found.key == row.key]
     if len(stored) > 1:
         raise Broken(f"an upsert kept values for the key {row.key}, which the table has {len(stored)} times")
