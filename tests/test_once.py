@@ -1,4 +1,4 @@
-"""What is made when it is first needed is made once, whoever asks first."""
+"""What is made when it is needed is made once, whoever asks first: for good, or for a moment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import TracebackType
 
 import pytest
 
-from regelate.service.once import once
+from regelate.service.once import lately, once
 
 
 class TellingLock:
@@ -62,3 +62,27 @@ def test_a_fault_is_kept_by_nobody_and_nothing_is_a_thing_too() -> None:
     with pytest.raises(OSError, match="not yet"):
         ask()
     assert (ask(), ask(), asked) == (None, None, 2)
+
+
+def test_what_was_made_lately_is_taken_and_what_is_older_is_made_again() -> None:
+    times, made = iter([0.0, 0.9, 1.0, 1.5, 1.7]), iter("ab")
+    ask = lately(lambda: next(made), 1.0, now=lambda: next(times))
+    assert [ask(), ask(), ask(), ask()] == ["a", "a", "b", "b"]
+
+
+def test_a_crowd_that_asks_at_once_has_it_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    meeting = Barrier(2)
+    monkeypatch.setattr("regelate.service.once.Lock", lambda: TellingLock(meeting))
+    made: list[object] = []
+
+    def make() -> object:
+        made.append(object())
+        with contextlib.suppress(BrokenBarrierError):
+            meeting.wait()
+        return made[-1]
+
+    ask = lately(make, 1.0, now=lambda: 0.0)
+    with ThreadPoolExecutor(2) as threads:
+        one, other = [future.result() for future in (threads.submit(ask), threads.submit(ask))]
+    assert one is other is made[0]
+    assert len(made) == 1
