@@ -20,6 +20,7 @@ from benchmarks.cold_start import measurements
 from benchmarks.lake import make_table, write_files
 from benchmarks.measuring import RESULTS, Lake, Promise, Question, interleaved, median, paired
 from benchmarks.metadata_memory import make_many
+from benchmarks.query import query
 from benchmarks.query_child import query_child
 from benchmarks.requests import requests
 from benchmarks.s3 import make_remote_table, object_store
@@ -236,6 +237,7 @@ QUESTIONS: Mapping[str, Question] = {
     "requests": requests,
     "query_child": query_child,
     "amplification": amplification,
+    "query": query,
 }
 ON_SPARK: Mapping[str, Question] = {
     "spark_large": spark.large,
@@ -259,6 +261,8 @@ def machine() -> dict[str, Any]:
 COLUMNS = (
     ("median s", "seconds", ".2f"),
     ("median peak MB", "peak_mb", ".0f"),
+    ("files opened", "files_opened", ".0f"),
+    ("row groups", "row_groups", ".0f"),
     ("files left", "output_files", ".0f"),
     ("MB left", "output_mb", ".1f"),
     ("bytes written / bytes of data", "amplification", ".2f"),

@@ -73,9 +73,8 @@ def make_remote_table(home: Path, store: str, paths: list[str]) -> None:
             append.append_data_file(file)
 
 
-def compact_remote(home: Path, store: str, ahead: str) -> dict[str, Any]:
-    """COMPACT through the service, `ahead` or `direct`, and the requests that it made."""
-    from regelate.core.requests import CompactRequest
+def remote_service(home: Path, store: str, ahead: str = "ahead") -> tuple[Any, Any]:
+    """Return the service of a catalog whose tables are in the store, and the address of `bench.events`."""
     from regelate.service.build import build
     from regelate.settings import load_settings
     from regelate.tenancy import Address
@@ -91,7 +90,14 @@ def compact_remote(home: Path, store: str, ahead: str) -> dict[str, Any]:
     }
     path.write_text(json.dumps({"environments": {"development": section}}))
     service = build(load_settings({"REGELATE_CONFIG": str(path), "REGELATE_HOME": str(home)}))
-    address = Address(tenant_id="default", catalog="local", ident="bench.events", table="events")
+    return service, Address(tenant_id="default", catalog="local", ident="bench.events", table="events")
+
+
+def compact_remote(home: Path, store: str, ahead: str) -> dict[str, Any]:
+    """COMPACT through the service, `ahead` or `direct`, and the requests that it made."""
+    from regelate.core.requests import CompactRequest
+
+    service, address = remote_service(home, store, ahead)
     service.health.table_health(address, explain=False)
     counted(store)
     before = time.perf_counter()

@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.lake import MB, open_catalog
 from benchmarks.metadata_memory import cached
+from benchmarks.query import pyiceberg_read, query_warm
 from benchmarks.s3 import compact_remote
 
 TARGET_MB = 128
@@ -20,7 +21,7 @@ MEMORY_MB = 2048
 THREADS = 2
 
 
-def _lake(home: Path, memory_mb: int) -> tuple[Any, Any]:
+def lake_of(home: Path, memory_mb: int) -> tuple[Any, Any]:
     """Return the settings of a lake, and the address of its table."""
     from regelate.settings import load_settings
     from regelate.tenancy import Address
@@ -33,7 +34,7 @@ def compact_few(home: Path, *_: str) -> dict[str, Any]:
     """A COMPACT with `max_files` of a table with very many files, and nothing before it."""
     from benchmarks import metadata_memory
 
-    return metadata_memory.compact_few(*_lake(home, 512))
+    return metadata_memory.compact_few(*lake_of(home, 512))
 
 
 def compact(home: Path, *options: str) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def compact(home: Path, *options: str) -> dict[str, Any]:
     memory = int(options[0]) if options else MEMORY_MB
     target = int(options[1]) if len(options) > 1 else TARGET_MB
     verify = options[2] if len(options) > 2 else "fast"
-    settings, address = _lake(home, memory)
+    settings, address = lake_of(home, memory)
     service = build(settings)
     service.health.table_health(address, explain=False)
     before = time.perf_counter()
@@ -58,7 +59,7 @@ def compact_counted(home: Path, *_: str) -> dict[str, Any]:
     """A COMPACT whose requests are counted."""
     from benchmarks import requests
 
-    return requests.compact_counted(*_lake(home, MEMORY_MB))
+    return requests.compact_counted(*lake_of(home, MEMORY_MB))
 
 
 def duckdb_copy(home: Path, *_: str) -> dict[str, Any]:
@@ -107,14 +108,14 @@ def query(home: Path, *_: str, here: bool = False) -> dict[str, Any]:
     """The first QUERY of a new process."""
     from benchmarks import query_child
 
-    return query_child.first(*_lake(home, MEMORY_MB), here=here)
+    return query_child.first(*lake_of(home, MEMORY_MB), here=here)
 
 
 def queries(home: Path, *_: str) -> dict[str, Any]:
     """Queries in this process and by one of their own, in turn."""
     from benchmarks import query_child
 
-    return query_child.in_turn(*_lake(home, MEMORY_MB))
+    return query_child.in_turn(*lake_of(home, MEMORY_MB))
 
 
 def _on_spark(name: str) -> Callable[..., dict[str, Any]]:
@@ -176,9 +177,11 @@ WORKERS: dict[str, Callable[..., dict[str, Any]]] = {
     "duckdb-copy": duckdb_copy,
     "duckdb-copy-view": duckdb_copy_view,
     "pyiceberg-overwrite": pyiceberg_overwrite,
+    "pyiceberg-read": pyiceberg_read,
     "queries": queries,
     "query": query,
     "query-here": partial(query, here=True),
+    "query-warm": query_warm,
     "spark-make-deletes": _on_spark("make_deletes"),
     "spark-one-shot": _on_spark("one_shot"),
     "spark-warm": _on_spark("warm"),
