@@ -70,6 +70,11 @@ def test_of_equally_ill_ones_the_one_with_more_to_do_comes_first() -> None:
     assert [table.ident for table in ranked] == ["db.c", "db.b", "db.a"]
 
 
+def test_a_table_that_no_compaction_mends_takes_nothing_of_the_budget() -> None:
+    ranked = rank_fleet([("db.a", health(0, 0)), ("db.b", health(1, 1))], RankingPolicy(max_jobs=1))
+    assert [table.rank for table in ranked] == [Rank.HEALTHY, Rank.COMPACT]
+
+
 def test_a_table_that_lost_its_points_for_what_no_compaction_mends_is_left_alone() -> None:
     (ranked,) = rank_fleet([("db.a", health(10, 0))], RankingPolicy())
     assert ranked.rank is Rank.HEALTHY

@@ -47,9 +47,10 @@ def rank_fleet(healths: Collection[tuple[str, HealthAssessment]], policy: Rankin
     """Return the tables, the unhealthiest first: by score, then the most candidate files, then by name."""
     ordered = sorted(healths, key=lambda found: (found[1].score, -found[1].candidate_files, found[0]))
     ranked: list[RankedTable] = []
+    room = policy.max_jobs
     for ident, health in ordered:
         ill = health.score < policy.health_below and bool(health.worst)
-        room = len(ranked) < policy.max_jobs
         rank = Rank.HEALTHY if not ill else Rank.COMPACT if room else Rank.OVER_BUDGET
+        room -= rank is Rank.COMPACT
         ranked.append(RankedTable(ident=ident, health=health, rank=rank))
     return tuple(ranked)
