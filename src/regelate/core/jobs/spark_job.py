@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from regelate.core.policy.options import CompactionDefaults, RetentionDefaults
+from regelate.core.policy.options import AutoDefaults, CompactionDefaults, RetentionDefaults
 from regelate.core.policy.policy import Strategy, Verify
 from regelate.core.requests import CompactRequest, fields_of, request_of
 
@@ -103,13 +103,18 @@ class SparkRequest:
         try:
             layers: dict[str, Any] = {
                 "compact": request_of(CompactRequest, found.get("compact", {})),
-                "defaults": CompactionDefaults(**found.get("defaults", {})),
+                "defaults": _defaults_of(found.get("defaults", {})),
                 "retention": RetentionDefaults(**found.get("retention", {})),
                 "config_verify": Verify(found.get("config_verify", Verify.FAST)),
             }
             return cls(**layers)
         except (TypeError, ValueError) as error:
             raise ValueError(f"is no request of the service: {error}") from None
+
+
+def _defaults_of(found: Mapping[str, Any]) -> CompactionDefaults:
+    """Read the config layer; a job of an earlier form has no `auto`."""
+    return CompactionDefaults(**{**found, "auto": AutoDefaults(**found.get("auto", {}))})
 
 
 _TOKENS = re.compile(r"""'((?:[^']|'')*)'|"([^"\\]*)\"""")
