@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import http.client
 import json
 import os
@@ -251,6 +252,35 @@ def test_stop_answers_what_is_under_way_ends_idle_connections_and_takes_no_more(
         go_on.set()
         assert busy.result().json()["success"] is True
         idle.close()
+
+
+def test_a_client_that_is_gone_when_the_server_stops_keeps_it_from_nothing(
+    service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot be told that its request is refused, and the loop has not heard yet that it is gone."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def wait(spec: object) -> None:
+        inside.set()
+        assert go_on.wait(60)
+
+    def not_connected(transport: object) -> None:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    service.before_query = wait
+    with (
+        serving(service) as server,
+        ThreadPoolExecutor(1) as pool,
+        socket.create_connection(("127.0.0.1", server.port)) as half,
+    ):
+        half.sendall(b"POST /database HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+        busy = pool.submit(httpx.post, f"{server.url}/database", json=QUERY, timeout=60)
+        assert inside.wait(60)
+        monkeypatch.setattr("asyncio.selector_events._SelectorSocketTransport.write_eof", not_connected)
+        server.stop()
+        assert b"503" in half.recv(100)
+        go_on.set()
+        assert busy.result().json()["success"] is True
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

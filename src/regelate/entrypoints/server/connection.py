@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 from typing import Any
 
 import h11
@@ -193,7 +194,8 @@ class Connection(H11Protocol):
         log_access(reply, self.client[0] if self.client else None, None, None, 0.0)
         self._take_place()
         self.transport.write(reply.as_bytes())
-        self.transport.write_eof()
+        with suppress(OSError):  # the client is gone, and the loop has not heard of it yet
+            self.transport.write_eof()
         self.flow.resume_reading()
         self._timer = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
