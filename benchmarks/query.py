@@ -13,14 +13,15 @@ from typing import Any
 
 from benchmarks.lake import make_table, open_catalog, write_files
 from benchmarks.measuring import Lake, Promise, interleaved, median
+from benchmarks.query_child import SQL
 from benchmarks.s3 import catalog_of, counted, make_remote_table, object_store, remote_service
 
 OURS, PYICEBERG = "QUERY", "PyIceberg"
 WORKERS = {OURS: "query-warm", PYICEBERG: "pyiceberg-read"}
-SQL = "SELECT kind, count(*) AS n, sum(amount) AS amount FROM t GROUP BY kind ORDER BY kind"
 PLAIN, EQUALITY, POSITION = "no deletes", "equality deletes", "position deletes"
 LEAST = {PLAIN: 5, EQUALITY: 10}
 """How many times faster a QUERY of the store shall be afterwards."""
+ALL_DELETES = {"delete-file-threshold": 1}
 HERE, THERE = "on this machine", "20 ms a request"
 
 
@@ -111,9 +112,6 @@ def compacted(home: Path, store: str) -> None:
     answer = service.compactions.compact(address, CompactRequest(expire_snapshots=False, options=ALL_DELETES))
     if answer.status.value != "COMPLETED":
         raise SystemExit(f"COMPACT ended {answer.status.value}")
-
-
-ALL_DELETES = {"delete-file-threshold": 1}
 
 
 def query_warm(home: Path, store: str = "") -> dict[str, Any]:

@@ -88,13 +88,6 @@ class CompactRequest:
         """What the next part is asked: its plan is another one, and the price was judged at the beginning."""
         return replace(self.work, plan_id=None, max_cost=None, dry_run=False)
 
-    @property
-    def only_here(self) -> tuple[str, ...]:
-        """Name the fields of this request that Spark knows nothing of."""
-        names = ("max_files", "max_cost", "plan_id", "resume_token", "time_budget_seconds")
-        asked = [name for name in names if getattr(self, name) is not None]
-        return (*asked, *(["ref"] if self.ref != MAIN_BRANCH else []))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintainRequest:

@@ -68,8 +68,8 @@ class Writes:
         seconds_left: float | None = None,
     ) -> WriteAnswer:
         """Write records, JSON objects or an Arrow table, to a branch. `max_partitions`: that they may belong to, or
-        None. `seconds_left`: until this process is ended from
-        outside. What `compaction.auto` starts is for main; of another branch a compaction is only recommended."""
+        None. `seconds_left`: until this process is ended from outside. What `compaction.auto` starts is for main; of
+        another branch a compaction is only recommended."""
         from regelate.operations.write import WriteCommand
 
         run_id = run_id_of("write", idempotency_key)

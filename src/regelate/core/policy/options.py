@@ -298,7 +298,8 @@ def _size_tiered(layers: tuple[_Layer, ...], properties: Mapping[str, str], conf
     }
     names = {"target": "auto_max_file_size_mb of config.json", "min": "auto_min_file_size_mb of config.json"}
     found = [_capped(_auto_layer(properties), own), _capped(_Layer(values=defaults, names=names), own)]
-    target = int(str(layered(asked.values, *(layer.values for layer in found))["target"]))
+    knobs: dict[str, Any] = layered(asked.values, *(layer.values for layer in found))
+    target: int = knobs["target"]
     for index, overruled in enumerate((asked.sizes.get("target") is not None, True)):
         if overruled and found[index].sizes.get("min", 0) >= target:
             found[index] = replace(found[index], values={**found[index].values, "min": None})

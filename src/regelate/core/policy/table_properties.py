@@ -343,12 +343,10 @@ def refuse_unusable(properties: Mapping[str, str], *uses: Use) -> None:
                 (kind.before or kind.read)(name, value)
         if Use.WRITE in uses:
             _check_level(properties)
-        if Use.COMPACT in uses:
-            config = CompactionDefaults()
-            resolve_policy(request=CompactRequest(), table_properties=properties, config=config, now_ms=0)
-        if Use.AUTO in uses:
-            config = CompactionDefaults()
-            resolve_policy(request=AUTOMATIC, table_properties=properties, config=config, now_ms=0)
+        for use, request in ((Use.COMPACT, CompactRequest()), (Use.AUTO, AUTOMATIC)):
+            if use in uses:
+                config = CompactionDefaults()
+                resolve_policy(request=request, table_properties=properties, config=config, now_ms=0)
         if Use.EXPIRE in uses:
             resolve_retention(table_properties=properties, config=RetentionDefaults())
     except InvalidRequest as fault:

@@ -15,6 +15,7 @@ from regelate.core.policy.policy import CompactionPolicy, PlacementPolicy, Selec
 from regelate.core.requests import AUTO, CompactRequest
 from regelate.core.running.batches import next_batch, usable_seconds
 from regelate.core.running.placement import Placement, PlacementReason, place, too_much_for_machine
+from regelate.core.table.table import MAIN_BRANCH
 from regelate.errors import InvalidRequest, RegelateError, ResourceExhausted, Unsupported
 
 UNSUPPORTED_TABLE = "UNSUPPORTED_TABLE"
@@ -116,9 +117,12 @@ def _asked_of_spark(request: CompactRequest, capabilities: Capabilities) -> Job 
     return Job(engine=Engine.SPARK, reason="ENGINE", why=why)
 
 
-def _only_here(request: CompactRequest) -> tuple[str, ...]:
+def _only_here(request: CompactRequest) -> list[str]:
     """Name the fields of a request that Spark knows nothing of; its planner takes all small files, not some tiers."""
-    return (*request.only_here, *(["selection"] if request.selection == Selection.SIZE_TIERED else []))
+    names = ("max_files", "max_cost", "plan_id", "resume_token", "time_budget_seconds")
+    asked = {name: getattr(request, name) is not None for name in names}
+    asked |= {"ref": request.ref != MAIN_BRANCH, "selection": request.selection == Selection.SIZE_TIERED}
+    return [name for name, is_asked in asked.items() if is_asked]
 
 
 def _named(request: CompactRequest) -> Engine | None:
