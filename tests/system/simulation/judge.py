@@ -116,7 +116,8 @@ def _judge_refs(hand: Hand) -> None:
     if not taken:
         return
     told = [str(actor.error)] if actor.error is not None else list(getattr(actor.answer, "warnings", ()))
-    known = any("REFS_CHANGED" in text and all(name in text for name in taken) for text in told)
+    changed = [text for text in told if "REFS_CHANGED" in text]
+    known = any("nobody can say" in text or all(name in text for name in taken) for text in changed)
     hand.world.events["refs taken, and told"] += known
     if not known and not any("COMMIT_STATE_UNKNOWN" in text for text in told):
         raise Broken(f"{actor.name} took {sorted(taken)} and did not say so: {told or actor.answer}")

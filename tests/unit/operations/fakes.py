@@ -62,11 +62,13 @@ class State:
 class MemoryTable:
     """One table, its storage, and every actor's way to change it.
 
-    `head_only`: its catalog shows no snapshot but the head, and that without a parent (trap T16).
+    `head_only`: its catalog shows no snapshot but the head, and that without a parent (trap T16). `swaps_metadata`: a
+    client of its catalog swaps metadata files.
     """
 
     def __init__(self, *, head_only: bool = False, format_version: int = 2) -> None:
         self.head_only = head_only
+        self.swaps_metadata = False
         self.format_version = format_version
         self.bearers: dict[int, int] = {}
         self.uuid = "uuid-1"
@@ -129,6 +131,7 @@ class MemoryTable:
             metadata_location=f"v{self.version}",
             snapshots=self.shown,
             refs=tuple(refs),
+            swaps_metadata=self.swaps_metadata,
         )
 
     def photograph(self, policy: CompactionPolicy, snapshot_id: int | None = None) -> TableSnapshot:
@@ -354,7 +357,7 @@ class MemoryCommitter(MemoryHeads):
     `lost-as-conflict` (it lands, the answer does not or is wrong), `late` and `later` (nobody knows; it arrives just
     before the next look, or just before the next attempt, and lands if its base is still the head). `meanwhile` acts
     between the look at the head and the attempt, `before_look` between an attempt and the look after it.
-    `heads_left`: looks that work; those after them fail.
+    `heads_left`: looks that work; those after them fail. `taken`: refs that a landed expiry took with it.
     """
 
     def __init__(
@@ -368,6 +371,7 @@ class MemoryCommitter(MemoryHeads):
         self.before_look: list[Callable[[], object]] = []
         self.denied_looks = 0
         """So many looks after an attempt are told that there is no such table."""
+        self.taken: tuple[str, ...] = ()
         self.forgotten = self.left = 0
         self.spared: list[int | None] = []
         self._under_way: dict[str, list[tuple[Head, Change]]] = {"late": [], "later": []}
@@ -396,7 +400,7 @@ class MemoryCommitter(MemoryHeads):
                 self._apply(change)
 
     def lost_refs(self, change: ExpiryChange, made_on: str) -> tuple[str, ...] | None:
-        return ()
+        return self.taken
 
     def try_commit(self, head: Head, change: Change) -> Outcome:
         self.attempts += 1

@@ -47,13 +47,27 @@ def test_a_list_is_there_before_the_commit_and_complete_after_it(table: MemoryTa
     assert (done.bytes_quarantined, done.bytes_freed, reclaimer.deleted) == (300, 0, [])
 
 
-@pytest.mark.parametrize("script", [["refused"] * MAX_RACES, ["dead", *["refused"] * (MAX_RACES - 1)]])
-def test_without_a_commit_there_is_no_list(table: MemoryTable, script: list[str]) -> None:
+def test_without_a_commit_there_is_no_list(table: MemoryTable) -> None:
     reclaimer = MemoryReclaimer()
     meanwhile = [lambda: table.append("b", [9])] * MAX_RACES
+    committer = MemoryCommitter(table, script=["refused"] * MAX_RACES, meanwhile=meanwhile)
     with pytest.raises(Conflict):
-        expire_snapshots(tools(MemoryCommitter(table, script=script, meanwhile=meanwhile), reclaimer, LATER), POLICY)
+        expire_snapshots(tools(committer, reclaimer, LATER), POLICY)
     assert reclaimer.lists == {}
+
+
+@pytest.mark.parametrize("swaps_metadata", [False, True])
+def test_an_unanswered_expiry_fits_again_once_main_is_put_back_unless_its_metadata_file_is_swapped(
+    table: MemoryTable, swaps_metadata: bool
+) -> None:
+    """It has no sequence number that another commit could take, so over REST its list stays until it is known."""
+    reclaimer = MemoryReclaimer()
+    meanwhile = [lambda: table.append("b", [9])] * MAX_RACES
+    table.swaps_metadata = swaps_metadata
+    committer = MemoryCommitter(table, script=["dead", *["refused"] * (MAX_RACES - 1)], meanwhile=meanwhile)
+    with pytest.raises(Conflict if swaps_metadata else CommitStateUnknown):
+        expire_snapshots(tools(committer, reclaimer, LATER), POLICY)
+    assert len(reclaimer.lists) == (0 if swaps_metadata else 1)
 
 
 def test_when_nobody_knows_whether_it_landed_the_list_stays(table: MemoryTable) -> None:
@@ -224,6 +238,15 @@ def test_a_ref_that_is_broken_after_the_commit_is_said_and_no_file_is_touched(ta
     assert (caught.value.code, caught.value.status) == ("REFS_BROKEN", 500)
     assert reclaimer.deleted == []
     assert [listed.files for listed in reclaimer.lists.values()] == [None]
+
+
+def test_a_ref_that_an_expiry_took_is_named_although_the_look_after_it_fails(table: MemoryTable) -> None:
+    committer, reclaimer = MemoryCommitter(table), MemoryReclaimer()
+    committer.taken, committer.heads_left = ("made-meanwhile",), 2
+    with pytest.raises(Conflict, match="refs made-meanwhile were made while their snapshots expired") as caught:
+        expire_snapshots(tools(committer, reclaimer, LATER), POLICY)
+    assert (caught.value.code, caught.value.details["undo_id"]) == ("REFS_CHANGED", *reclaimer.lists)
+    assert committer.heads_left == 0
 
 
 @pytest.mark.parametrize("name", ["expire", "undo", "manifests", "dangling"])

@@ -88,12 +88,12 @@ class SentAttempt:
 
         Its sequence number is taken then, or its metadata file is not the table's. Format 1 has no numbers, and a first
         snapshot may have any (Iceberg's `TableMetadata.Builder.addSnapshot`, trap T47: an overtaken commit fits again).
-        A change of refs stands on those refs alone.
+        A change of refs stands on those refs alone, and an expiry has no number: it stands on main.
         """
-        if isinstance(self.change, RefChange):
+        if not isinstance(self.change, SnapshotChange):
             return self.head.swaps_metadata
         numbered = self.head.format_version > 1 and self.head.snapshot_id is not None
-        return isinstance(self.change, ExpiryChange) or numbered or self.head.swaps_metadata
+        return numbered or self.head.swaps_metadata
 
 
 @dataclass

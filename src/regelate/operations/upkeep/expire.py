@@ -182,8 +182,8 @@ def _committed(
         if recorded:
             _drop_unless_landed(tools.committer, tools.reclaimer, undo_id, recorded)
         return None
-    head = tools.committer.head()
-    _check_refs(change, head, tools.committer.lost_refs(change, done.head_before.metadata_location), undo_id)
+    _check_taken(tools.committer.lost_refs(change, done.head_before.metadata_location), undo_id)  # a look may fail
+    _check_refs(change, tools.committer.head())
     return change
 
 
@@ -278,11 +278,11 @@ def _change(head: Head, policy: RetentionPolicy, now_ms: int) -> ExpiryChange | 
     return ExpiryChange(snapshot_ids=plan.snapshot_ids, ref_names=plan.ref_names, expected_refs=head.refs)
 
 
-def _check_refs(change: ExpiryChange, head: Head, taken: tuple[str, ...] | None, undo_id: str) -> None:
+def _check_taken(taken: tuple[str, ...] | None, undo_id: str) -> None:
     if taken is None or taken:
         told = (
-            "the answer to this expiry was lost, and so is the metadata before it: whether a tag or branch made "
-            "meanwhile went with its snapshots nobody can say"
+            "the metadata before this expiry is lost or cannot be read: whether a tag or branch made meanwhile went "
+            "with its snapshots nobody can say"
             if taken is None
             else f"refs {', '.join(taken)} were made while their snapshots expired, and went with them"
         )
@@ -294,6 +294,9 @@ def _check_refs(change: ExpiryChange, head: Head, taken: tuple[str, ...] | None,
             refs=list(taken or ()),
             undo_id=undo_id,
         )
+
+
+def _check_refs(change: ExpiryChange, head: Head) -> None:
     live = {s.snapshot_id for s in head.snapshots}
     broken = [r.name for r in head.refs if r.snapshot_id not in live]
     names = {r.name for r in head.refs}
