@@ -450,7 +450,7 @@ def test_discard_deletes_what_was_written(tmp_path: Path) -> None:
 
 
 def test_a_large_write_ends_a_file_at_the_target_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regelate.adapters.iceberg.rows.BATCH_BYTES", 100_000)
+    monkeypatch.setattr("regelate.adapters.iceberg.rows.LEAST_BATCH_BYTES", 100_000)
     target = 200_000
     table = table_of(tmp_path, [typed("raw", "binary")], (), {"write.target-file-size-bytes": str(target)})
     noise = [random.Random(i).randbytes(512) for i in range(2_000)]

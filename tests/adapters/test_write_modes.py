@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -172,7 +173,55 @@ def test_upsert_searches_more_files_than_one_scan_may_bind_in_several_scans(
     lake.write(*((i, "a", "new") for i in range(5)), mode="upsert", key=["id"])
     table.refresh()
     assert rows(table) == [(i, "a", "new") for i in range(5)] + [(10 + i, "a", "old") for i in range(5)]
-    assert len(live_data_paths(table)) == 1 + 3
+    assert len(live_data_paths(table)) == 1
+
+
+def test_an_upsert_makes_one_file_of_all_that_it_rewrites_in_a_partition_and_of_its_own_rows(lake: Writing) -> None:
+    table = lake.table(*([(i, p, "old"), (10 + i, p, "old")] for p in "ab" for i in range(0 if p == "a" else 20, 25)))
+    add_position_deletes(table, {live_data_paths(table)[0]: [1]})
+    before = rows(table.refresh())
+    new = [(0, "a", "new"), (1, "a", "new"), (2, "a", "new"), (20, "b", "new"), (21, "b", "new"), (99, "c", "new")]
+    untouched = {f.file_path for f in live_data_files(table)}
+    lake.write(*new, mode="upsert", key=["id"])
+    keys = {row[0] for row in new}
+    assert_rows(table, [*(row for row in before if row[0] not in keys), *new])
+    made = [f for f in live_data_files(table.refresh()) if f.file_path not in untouched]
+    assert sorted(f.partition[0] for f in made) == ["a", "b", "c"]
+    assert_no_orphans(table)
+
+
+def test_an_upsert_cuts_what_it_rewrites_at_the_target_size(lake: Writing) -> None:
+    target = 100_000
+    noise = [random.Random(i).randbytes(500).hex() for i in range(400)]
+    batches = [[(i, "a", noise[i]) for i in range(low, low + 100)] for low in range(0, 400, 100)]
+    table = lake.table(*batches)
+    with table.transaction() as change:
+        change.set_properties({"write.target-file-size-bytes": str(target)})
+    left = sum(f.file_size_in_bytes for f in live_data_files(table))
+    lake.write(*((i, "a", "new") for i in (0, 100, 200, 300)), mode="upsert", key=["id"])
+    assert_rows(table, [(i, "a", noise[i] if i % 100 else "new") for i in range(400)])
+    made = sorted(f.file_size_in_bytes for f in live_data_files(table.refresh()))
+    assert len(made) == -(-left // target) == 3
+    assert all(0.9 * target < size < 1.1 * target for size in made[1:])
+    assert_no_orphans(table)
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_a_write_makes_one_file_below_the_target_in_each_partition_at_most(
+    lake: Writing, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regelate.adapters.iceberg.rows.LEAST_BATCH_BYTES", 20_000)
+    target = 100_000
+    noise = [random.Random(i).randbytes(500).hex() for i in range(900)]
+    table = lake.table([(1, "a", "old"), (2, "a", "old")], properties={"write.target-file-size-bytes": str(target)})
+    before = set(live_data_paths(table))
+    lake.write(*((i, "ab"[i % 3 == 0], noise[i]) for i in range(900)), **MODES[name])
+    made = [f for f in live_data_files(table.refresh()) if f.file_path not in before]
+    assert len(made) > 4
+    assert all(f.file_size_in_bytes < 1.8 * target for f in made)
+    small = [f.partition[0] for f in made if f.file_size_in_bytes < target]
+    assert len(small) == len(set(small))
+    assert_no_orphans(table)
 
 
 def test_upsert_finds_its_keys_in_every_partition_and_moves_rows_between_them(lake: Writing) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from regelate.core.planning.plan import plan_compaction
 from regelate.core.planning.trigger import check_is_due
@@ -13,6 +13,7 @@ from regelate.core.policy.policy import CompactionPolicy, digest
 from regelate.core.requests import MissingColumns, WriteMode
 from regelate.core.running.commit import SnapshotChange
 from regelate.core.running.given_rows import GivenRows
+from regelate.core.running.merging import merges
 from regelate.core.running.rewrite import NewDataFile
 from regelate.core.table.head import Head
 from regelate.core.table.table import MAIN_BRANCH, FileScanTask, SnapshotEntry, run_summary
@@ -150,12 +151,14 @@ class _Replacement:
     """What an upsert or overwrite replaces on one head; made anew when the head has moved.
 
     Also by a commit without a snapshot: a column that came back with the schema is not in what was carried over.
-    `carried`: the files that are right on this head only, the rows of the request among them where they were partial.
+    `added`: all files of the request, with its own rows or what was carried over; `made`: those that are right on this
+    head only, its own rows among them where they were partial.
     """
 
     metadata_location: str
-    touched: tuple[FileScanTask, ...] = ()
-    carried: tuple[NewDataFile, ...] = field(default=())
+    removed: tuple[FileScanTask, ...] = ()
+    added: tuple[NewDataFile, ...] = ()
+    made: tuple[NewDataFile, ...] = ()
 
     def is_for(self, head: Head) -> bool:
         return self.metadata_location == head.metadata_location
@@ -184,19 +187,19 @@ def _committed(tools: WriteTools, command: WriteCommand, request_digest: str | N
             operation="overwrite",
             snapshot_id=snapshot_id,
             summary=summary,
-            added=(*added, *current.carried),
-            removed={t.data_file.path: t.data_file.manifest_path for t in current.touched},
-            removed_entries=len(current.touched),
+            added=current.added,
+            removed={t.data_file.path: t.data_file.manifest_path for t in current.removed},
+            removed_entries=len(current.removed),
         )
 
     try:
         done = attempt(tools.committer, tools.clock, decide, run_id=command.run_id, table_uuid=tools.table_uuid)
     except Exception as error:
         if not keeps_files(error):
-            tools.rows.discard([f.path for f in (*added, *(c for m in made for c in m.carried))])
+            tools.rows.discard([f.path for f in (*added, *(new for m in made for new in m.made))])
         raise
     kept = {f.path for f in done.landed.added} if isinstance(done.landed, SnapshotChange) else set()
-    every = [f.path for f in (*added, *(c for m in made for c in m.carried))]
+    every = [f.path for f in (*added, *(new for m in made for new in m.made))]
     tools.rows.discard([path for path in every if path not in kept | done.uncertain])
     return done
 
@@ -215,7 +218,8 @@ def _replacement(tools: WriteTools, command: WriteCommand, incoming: _Incoming, 
             "compact the table or use upsert",
             path=other.path,
         )
-    return _Replacement(head.metadata_location, tuple(t for t in tasks if t.data_file.partition in partitions))
+    removed = tuple(t for t in tasks if t.data_file.partition in partitions)
+    return _Replacement(head.metadata_location, removed, incoming.added)
 
 
 def _replaced_rows(tools: WriteTools, command: WriteCommand, incoming: _Incoming, head: Head) -> _Replacement:
@@ -224,18 +228,30 @@ def _replaced_rows(tools: WriteTools, command: WriteCommand, incoming: _Incoming
     rows, key = incoming.rows, command.key
     tasks = tools.committer.live_tasks(rows, key)
     rewriter = tools.keys() if tasks else None
-    touched, carried = rewriter.without(tasks, rows, key) if rewriter is not None else ((), ())
-    if incoming.partial is None:
-        return _Replacement(head.metadata_location, touched, carried)
+    touched = rewriter.touched(tasks, rows, key) if rewriter is not None else ()
+    own = incoming.added
+    if incoming.partial is not None:
+        replaced = [t.task for t in touched]
+        stored = rewriter.stored(replaced, rows, key, incoming.partial.absent) if rewriter and touched else None
+        filled = tools.rows.fill(incoming.partial, stored, key)
+        own = tools.rows.write(filled, max_partitions=command.max_partitions)
+    made_here = own if incoming.partial is not None else ()
+    target = tools.rows.target_bytes
+    planned = merges(touched, own, target)
     try:
-        stored = rewriter.stored(touched, rows, key, incoming.partial.absent) if rewriter and touched else None
-        rows = tools.rows.fill(incoming.partial, stored, key)
-        added = tools.rows.write(rows, max_partitions=command.max_partitions)
+        carried = rewriter.merge(planned, rows, key, target_bytes=target) if rewriter and planned else ()
     except BaseException:
         with suppress(OSError):  # the fault to report is the first one; what stays behind is an orphan
-            tools.rows.discard([f.path for f in carried])
+            tools.rows.discard([f.path for f in made_here])
         raise
-    return _Replacement(head.metadata_location, touched, (*added, *carried))
+    merged = {f.path for merge in planned for f in merge.fresh}
+    new = tuple(f for files in carried for f in files)
+    return _Replacement(
+        head.metadata_location,
+        removed=tuple(t.task for t in touched),
+        added=(*(f for f in own if f.path not in merged), *new),
+        made=(*made_here, *new),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Protocol
 from regelate.core.planning.plan import FileGroup
 from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.running.group_view import GroupView
+from regelate.core.running.merging import Merge, TouchedFile
 from regelate.core.running.rewrite import Fingerprint, NewDataFile, RewriteResult
 from regelate.core.table.schema import Column
 from regelate.core.table.table import FileScanTask
@@ -36,12 +37,14 @@ class RewriteEngine(Protocol):
 
 
 class KeyRewriter(Protocol):
-    """Copy-on-write of an upsert: which tasks hold the keys, and new files with their other rows. `stored` returns what
-    the tasks store for the keys in some columns, by field id (Arrow: RECORD, and each by its `name_in_view`)."""
+    """Copy-on-write of a WRITE: which tasks hold the keys, and as few new files as hold what each merge leaves.
+    `stored` returns what the tasks store for the keys in some columns, by field id (Arrow: RECORD, and each by its
+    `name_in_view`)."""
 
-    def without(
-        self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str]
-    ) -> tuple[tuple[FileScanTask, ...], tuple[NewDataFile, ...]]: ...
+    def touched(self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str]) -> tuple[TouchedFile, ...]: ...
+    def merge(
+        self, merges: Sequence[Merge], rows: object, key: Sequence[str], *, target_bytes: int
+    ) -> tuple[tuple[NewDataFile, ...], ...]: ...
     def stored(
         self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str], fields: Collection[int]
     ) -> object: ...

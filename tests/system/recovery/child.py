@@ -136,7 +136,7 @@ POINTS: dict[str, Point] = {
     "before-publish": _before(TableOutputs, "publish"),
     "after-one-publish": _after(TableOutputs, "publish"),
     "after-rewrite": _after(DuckDBRewriteEngine, "rewrite"),
-    "after-carried-rows": _after(DuckDBKeyRewriter, "without"),
+    "after-carried-rows": _after(DuckDBKeyRewriter, "merge"),
     "after-verification": _after(compact, "verify_rewrite"),
     "after-manifests": _before(producer, "write_manifest_list"),
     "after-manifest-list": _before(SqlCatalog, "commit_table"),

@@ -23,12 +23,15 @@ from regelate.core.planning.plan import FileGroup
 from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.running.given_rows import RECORD, GivenRows
 from regelate.core.running.group_view import name_in_view
+from regelate.core.running.merging import Merge, TouchedFile
 from regelate.core.running.rewrite import Fingerprint, NewDataFile, OutputTarget, RewriteResult
 from regelate.core.table.table import DeleteContent, FileScanTask, Partition
 from regelate.errors import DataUnavailable, RegelateError, Unavailable
 from regelate.ports.files import Ledger
 from tests.system.simulation.rows import FIRST_EXTRA, Row, decode, decode_keys, decode_positions, describe, encode
 from tests.system.simulation.store import Door
+
+TARGET_BYTES = 320
 
 
 @contextmanager
@@ -158,24 +161,30 @@ class SimKeyRewriter:
         self._door = door
         self._outputs = outputs
 
-    def without(
-        self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str]
-    ) -> tuple[tuple[FileScanTask, ...], tuple[NewDataFile, ...]]:
+    def touched(self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str]) -> tuple[TouchedFile, ...]:
         keys = set(rows["key"].to_pylist())  # type: ignore[index]
-        touched: list[FileScanTask] = []
-        left: dict[Partition, list[Row]] = defaultdict(list)
+        counts = ((task, sum(row.key in keys for row in visible_rows(self._door, task))) for task in tasks)
+        return tuple(TouchedFile(task=task, matched_rows=count) for task, count in counts if count)
+
+    def merge(
+        self, merges: Sequence[Merge], rows: object, key: Sequence[str], *, target_bytes: int
+    ) -> tuple[tuple[NewDataFile, ...], ...]:
+        keys = set(rows["key"].to_pylist()) if key else set()  # type: ignore[index]
         reserved: list[str] = []
         try:
-            for task in tasks:
-                found = visible_rows(self._door, task)
-                if any(row.key in keys for row in found):
-                    touched.append(task)
-                    left[task.data_file.partition] += [row for row in found if row.key not in keys]
-            added = tuple(self._outputs.put(home, rest, reserved) for home, rest in left.items() if rest)
+            return tuple(self._merged(merge, keys, target_bytes, reserved) for merge in merges)
         except BaseException:
             self._outputs.discard(reserved)
             raise
-        return tuple(touched), added
+
+    def _merged(self, merge: Merge, keys: set[Any], target_bytes: int, reserved: list[str]) -> tuple[NewDataFile, ...]:
+        group = merge.group(target_bytes)
+        count = len(merge.touched)
+        rows = [r for task in group.tasks[:count] for r in visible_rows(self._door, task) if r.key not in keys]
+        rows += [row for task in group.tasks[count:] for row in visible_rows(self._door, task)]
+        files = min(group.expected_output_files, len(rows))
+        parts = [rows[len(rows) * n // files : len(rows) * (n + 1) // files] for n in range(files)]
+        return tuple(self._outputs.put(merge.partition, part, reserved) for part in parts)
 
     def stored(
         self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str], fields: Collection[int]
@@ -200,6 +209,10 @@ class SimRowWriter:
     @property
     def schema_id(self) -> int:
         return self._metadata.current_schema_id
+
+    @property
+    def target_bytes(self) -> int:
+        return TARGET_BYTES
 
     def digest(self, rows: object) -> str:
         raise AssertionError("the simulator sends no keys")

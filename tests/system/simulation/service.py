@@ -14,7 +14,7 @@ from regelate.core.table.table import MAIN_BRANCH
 from regelate.operations.compacting.compact import CompactCommand, CompactionTools, CompactOutcome, compact
 from regelate.operations.write import SmallFileCheck, WriteCommand, WriteResult, WriteTools, write
 from tests.system.simulation.auditor import ModelRows
-from tests.system.simulation.engine import SimEngine, SimKeyRewriter, SimRowWriter, by_partition
+from tests.system.simulation.engine import TARGET_BYTES, SimEngine, SimKeyRewriter, SimRowWriter, by_partition
 from tests.system.simulation.photograph import Broken
 from tests.system.simulation.rows import Row
 from tests.system.simulation.scheduler import ActorClock
@@ -22,8 +22,6 @@ from tests.system.simulation.session import Request, Session
 
 if TYPE_CHECKING:
     from tests.system.simulation.world import Hand
-
-TARGET_BYTES = 320
 
 
 class Quiet:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.core.planning.plan import FileGroup
-from regelate.core.running.slices import BORDER_TOLERANCE, Slice, group_start, halves, split
+from regelate.core.running.slices import BORDER_TOLERANCE, Slice, cut_off, group_start, halves, split
 from regelate.core.table.table import FileScanTask
 from tests.unit.core.model_table import UNPARTITIONED, data_file
 
@@ -123,3 +123,27 @@ def test_halves_hold_every_file_once_and_in_order(group: FileGroup) -> None:
     assert all(1 <= half.expected_output_files <= group.expected_output_files for half in smaller)
     largest = max(task.data_file.size_bytes for task in group.tasks)
     assert abs(smaller[0].size_bytes - smaller[1].size_bytes) <= largest
+
+
+@given(group=groups, size=st.integers(1, 3_000), count=st.integers(0, 13))
+def test_slices_of_one_size_hold_every_row_once_and_come_apart_at_any_file(
+    group: FileGroup, size: int, count: int
+) -> None:
+    slices = cut_off(group, [t.data_file.size_bytes for t in group.tasks], size)
+    assert [row for piece in slices for row in rows_of(piece)] == all_rows(group)
+    first = {t.data_file.path for t in group.tasks[:count]}
+    for piece in slices:
+        low, high = piece.parted(count)
+        assert [row for part in (low, high) if part is not None for row in rows_of(part)] == rows_of(piece)
+        assert all(path in first for path, _ in (rows_of(low) if low is not None else ()))
+        assert not any(path in first for path, _ in (rows_of(high) if high is not None else ()))
+
+
+@given(sizes=st.lists(st.integers(1, 5_000), min_size=1, max_size=12), size=st.integers(100, 3_000))
+def test_of_slices_cut_at_a_size_the_last_alone_is_smaller_and_there_are_no_more_than_the_bytes_take(
+    sizes: list[int], size: int
+) -> None:
+    group = group_of([(found, found) for found in sizes], 1)  # a byte a row: cuts are exact
+    slices = cut_off(group, sizes, size)
+    assert len(slices) == -(-sum(sizes) // size)
+    assert [piece.rows for piece in slices[:-1]] == [size] * (len(slices) - 1)

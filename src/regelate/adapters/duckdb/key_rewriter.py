@@ -1,10 +1,12 @@
-"""Upsert's copy-on-write: finds the data files that hold given keys and writes what is left of them."""
+"""The copy-on-write of a WRITE: finds the data files that hold given keys, and writes what is left of them and the rows
+of the request as few files."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -20,14 +22,16 @@ from regelate.core.engines import DUCKDB_COST
 from regelate.core.planning.plan import FileGroup
 from regelate.core.running.given_rows import RECORD
 from regelate.core.running.group_view import GroupView, name_in_view
+from regelate.core.running.merging import Merge, TouchedFile
 from regelate.core.running.rewrite import NewDataFile
-from regelate.core.table.schema import Column
+from regelate.core.running.slices import Slice
 from regelate.core.table.table import FileScanTask, Partition
 from regelate.errors import InvariantViolated
 from regelate.ports.engine import GroupViews
 from regelate.ports.files import OutputFiles
 
 KEYS = "upsert_keys"
+STAGED = "upsert_rows"
 MAX_FILES_PER_SCAN = DUCKDB_COST.max_files_per_scan
 WRITER_BYTES = 128 * 1024 * 1024
 """Memory for the row group under way; an upsert writes one file at a time."""
@@ -49,27 +53,27 @@ class DuckDBKeyRewriter:
         self._outputs = outputs
         self._codec = codec
 
-    def without(
-        self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str]
-    ) -> tuple[tuple[FileScanTask, ...], tuple[NewDataFile, ...]]:
-        """Return the tasks that hold any of the keys in `rows` (Arrow), and new files with their other rows."""
-        touched: list[FileScanTask] = []
-        added: list[NewDataFile] = []
+    def touched(self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str]) -> tuple[TouchedFile, ...]:
+        """Return the tasks that hold any of the keys in `rows` (Arrow), and how many rows of them have one."""
+        touched: list[TouchedFile] = []
+        with self._keyed(rows, key, tasks) as cursor:
+            for members in _scans(tasks):
+                found = self._touched(cursor, members, key)
+                self._check([f.task for f in found])
+                touched += found
+        return tuple(touched)
+
+    def merge(
+        self, merges: Sequence[Merge], rows: object, key: Sequence[str], *, target_bytes: int
+    ) -> tuple[tuple[NewDataFile, ...], ...]:
+        """Return the new files of each merge: its rows but those of the keys in `rows` (Arrow) in its touched files."""
         reserved: list[str] = []
         try:
-            with self._keyed(rows, key, tasks) as cursor:
-                for partition, members in _scans(tasks):
-                    found = self._touched(cursor, members, key)
-                    fault = wrong_size(found)
-                    if fault is not None:
-                        raise fault
-                    check_checksums(self._connection.cursor, found)
-                    touched += found
-                    added += self._rest(cursor, partition, found, key, reserved)
+            with self._keyed(rows, key, [t for merge in merges for t in merge.replaced]) as cursor:
+                return tuple(self._merged(cursor, merge, key, target_bytes, reserved) for merge in merges)
         except BaseException:
             self._outputs.discard(reserved)
             raise
-        return tuple(touched), tuple(added)
 
     def stored(
         self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str], fields: Collection[int]
@@ -79,7 +83,7 @@ class DuckDBKeyRewriter:
         with self._keyed(rows, key, tasks) as cursor:
             cursor.execute("SET arrow_lossless_conversion = true")  # else a uuid comes out as text
             cursor.execute("SET arrow_large_buffer_size = true")  # texts of one column may be more than 2 GB
-            for _, members in _scans(tasks):
+            for members in _scans(tasks):
                 view = self._views.write(members)
                 columns = (c for c in view.columns if c.field_id in fields)
                 named = (f"{sql.view_column(c, view)} AS {name_in_view(c.field_id)}" for c in columns)
@@ -107,67 +111,94 @@ class DuckDBKeyRewriter:
 
     def _touched(
         self, cursor: duckdb.DuckDBPyConnection, tasks: Sequence[FileScanTask], key: Sequence[str]
-    ) -> list[FileScanTask]:
+    ) -> list[TouchedFile]:
         view = self._views.write(tasks)
         found = cursor.execute(
-            f"SELECT DISTINCT s.filename FROM {sql.source(view)} WHERE {_matches(view, key)}"
+            f"SELECT s.filename, count(*) FROM {sql.source(view)} WHERE {_matches(view, key)} GROUP BY ALL"
         ).fetchall()
-        names = {name for (name,) in found}
-        return [t for t in tasks if t.data_file.path in names]
+        matched = dict(found)
+        return [
+            TouchedFile(task=t, matched_rows=matched[t.data_file.path]) for t in tasks if t.data_file.path in matched
+        ]
 
-    def _rest(
+    def _check(self, tasks: Sequence[FileScanTask]) -> None:
+        fault = wrong_size(tasks)
+        if fault is not None:
+            raise fault
+        check_checksums(self._connection.cursor, tasks)
+
+    def _merged(
         self,
         cursor: duckdb.DuckDBPyConnection,
-        partition: Partition,
-        tasks: Sequence[FileScanTask],
+        merge: Merge,
         key: Sequence[str],
+        target_bytes: int,
         reserved: list[str],
-    ) -> list[NewDataFile]:
-        if not tasks:
-            return []
-        view = self._views.write(tasks)
-        matched = _count(cursor, f"SELECT count(*) FROM {sql.source(view)} WHERE {_matches(view, key)}")
-        group = FileGroup(
-            index=0,
-            partition=partition,
-            tasks=tuple(tasks),
-            expected_output_files=1,
-            reasons=(),
-        )
-        expected = group.rows - count_deleted_rows(self._connection.cursor(), self._views, group) - matched
-        (target,) = self._outputs.reserve([partition])
-        reserved.append(target.location)
-        select = sql.select(view, [f"NOT ({_matches(view, key)})"])
-        written = self._write(cursor, select, target.local_path, view.columns, group)
+    ) -> tuple[NewDataFile, ...]:
+        self._check(merge.whole)
+        group = merge.group(target_bytes)
+        slices = merge.slices(target_bytes)
+        targets = self._outputs.reserve([merge.partition] * len(slices))
+        reserved += [target.location for target in targets]
+        added: list[NewDataFile] = []
+        written = 0
+        for piece, target in zip(slices, targets, strict=True):
+            rows = self._write(cursor, piece, len(merge.touched), key, target.local_path)
+            if rows:
+                added.append(self._outputs.publish(target, sort_order_id=None))
+            else:
+                Path(target.local_path).unlink(missing_ok=True)
+            written += rows
+        expected = group.rows - self._deleted(group) - merge.matched_rows
         if written != expected:
             raise InvariantViolated(
                 "ROWS_NOT_CONSERVED", f"{written} rows are left where {expected} should be; nothing was committed"
             )
-        if not written:
-            Path(target.local_path).unlink(missing_ok=True)
-            return []
-        return [self._outputs.publish(target, sort_order_id=None)]
+        return tuple(added)
+
+    def _deleted(self, group: FileGroup) -> int:
+        """Count the deleted rows of files that have deletes; a row is counted with its own file, so scans add up."""
+        tasks = tuple(t for t in group.tasks if t.deletes)
+        batches = (tasks[low : low + MAX_FILES_PER_SCAN] for low in range(0, len(tasks), MAX_FILES_PER_SCAN))
+        cursor = self._connection.cursor()
+        return sum(count_deleted_rows(cursor, self._views, replace(group, tasks=batch)) for batch in batches)
 
     def _write(
-        self,
-        cursor: duckdb.DuckDBPyConnection,
-        select: str,
-        path: str,
-        columns: tuple[Column, ...],
-        group: FileGroup,
+        self, cursor: duckdb.DuckDBPyConnection, piece: Slice, touched: int, key: Sequence[str], path: str
     ) -> int:
-        size = sql.row_group_rows(group.rows, group.size_bytes, columns, WRITER_BYTES)
-        return write_rows(cursor, select, path, columns, codec=self._codec, row_group_size=size)
+        """Write one output: of the first `touched` files of the group the rows that have none of the keys, of the
+        others all."""
+        filtered, whole = piece.parted(touched)
+        scans = [(s, True) for s in (filtered.scans(MAX_FILES_PER_SCAN) if filtered else ())]
+        scans += [(s, False) for s in (whole.scans(MAX_FILES_PER_SCAN) if whole else ())]
+        columns = self._views.columns
+        size = sql.row_group_rows(piece.rows, piece.size_bytes, columns, WRITER_BYTES)
+        if len(piece.tasks) <= MAX_FILES_PER_SCAN:
+            select = " UNION ALL ".join(self._select(scan, keyed, key) for scan, keyed in scans)
+            return write_rows(cursor, select, path, columns, codec=self._codec, row_group_size=size)
+        try:  # in several scans: the memory of one grows by the file (trap T13: memory for every input file)
+            for number, (scan, keyed) in enumerate(scans):
+                into = f"INSERT INTO {STAGED}" if number else f"CREATE TEMP TABLE {STAGED} AS"
+                cursor.execute(f"{into} {self._select(scan, keyed, key, own_names=False)}")
+            select = f"SELECT {sql.renamed(columns)} FROM {STAGED}"
+            return write_rows(cursor, select, path, columns, codec=self._codec, row_group_size=size)
+        finally:
+            cursor.execute(f"DROP TABLE IF EXISTS {STAGED}")
+
+    def _select(self, scan: Slice, keyed: bool, key: Sequence[str], *, own_names: bool = True) -> str:
+        view = self._views.write(scan.tasks)
+        also = (f"NOT ({_matches(view, key)})",) if keyed else ()
+        return sql.select_slice(view, scan, also, own_names=own_names)
 
 
-def _scans(tasks: Sequence[FileScanTask]) -> Iterator[tuple[Partition, list[FileScanTask]]]:
-    """Cut tasks into what one view may name."""
+def _scans(tasks: Sequence[FileScanTask]) -> Iterator[list[FileScanTask]]:
+    """Cut tasks into what one view may name: files of one partition, as many as one scan may bind."""
     by_partition: dict[Partition, list[FileScanTask]] = defaultdict(list)
     for task in tasks:
         by_partition[task.data_file.partition].append(task)
-    for partition, members in by_partition.items():
+    for members in by_partition.values():
         for low in range(0, len(members), MAX_FILES_PER_SCAN):
-            yield partition, members[low : low + MAX_FILES_PER_SCAN]
+            yield members[low : low + MAX_FILES_PER_SCAN]
 
 
 def _matches(view: GroupView, key: Sequence[str]) -> str:
@@ -178,8 +209,3 @@ def _same_key(view: GroupView, key: Sequence[str]) -> str:
     columns = {c.name: c for c in view.columns}
     terms = (f"k.k{i} IS NOT DISTINCT FROM {sql.view_column(columns[n], view)}" for i, n in enumerate(key))
     return " AND ".join(terms)
-
-
-def _count(cursor: duckdb.DuckDBPyConnection, text: str) -> int:
-    found = cursor.execute(text).fetchone()
-    return int(found[0]) if found else 0

@@ -117,9 +117,10 @@ def _numbers(sequence_numbers: Mapping[str, int]) -> str:
     return f"(VALUES {', '.join(f'({literal(path)}, {number})' for path, number in sequence_numbers.items())})"
 
 
-def select_slice(view: GroupView, piece: Slice, *, own_names: bool = True) -> str:
-    """Select one slice of a group; the first and the last file are cut by physical row."""
-    conditions = []
+def select_slice(view: GroupView, piece: Slice, also: Sequence[str] = (), *, own_names: bool = True) -> str:
+    """Select one slice of a group, and of it what meets other conditions `also`; the first and the last file are cut by
+    physical row."""
+    conditions = [*also]
     first, last = piece.tasks[0].data_file.path, piece.tasks[-1].data_file.path
     if piece.first_row:
         conditions.append(f"(s.filename <> {literal(first)} OR s.file_row_number >= {piece.first_row})")

@@ -31,8 +31,9 @@ from regelate.ports.files import OutputFiles
 
 WRITERS_AT_ONCE = 8
 """Files of one write that are made at once: an object store answers each only after some 30 ms."""
-BATCH_BYTES = 64 * 1024 * 1024
-"""Arrow bytes between two looks at the size of a file: about a fifth of that in Parquet."""
+LEAST_BATCH_BYTES, MOST_BATCH_BYTES = 1024 * 1024, 64 * 1024 * 1024
+"""Arrow bytes between two looks at the size of a file, about a fifth of that in Parquet: half of the target between
+these. A target of a few bytes must not make a file of every row."""
 
 MOST_ROW_GROUPS = 1_000
 """Of one batch, whatever small row groups the table asks for: 200,000 of one row each take 47 s and 860 MB."""
@@ -59,7 +60,7 @@ class IcebergRowWriter:
         properties = settled(metadata.properties)
         self._options: dict[str, Any] = _get_parquet_writer_kwargs(properties)
         own = TableProperties
-        self._target_bytes = int(
+        self.target_bytes = int(
             properties.get(own.WRITE_TARGET_FILE_SIZE_BYTES, own.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT)
         )
         self._row_group_rows = int(properties.get(own.PARQUET_ROW_GROUP_LIMIT, own.PARQUET_ROW_GROUP_LIMIT_DEFAULT))
@@ -149,7 +150,8 @@ class IcebergRowWriter:
     def _write_part(self, target: OutputTarget, rows: pa.Table, reserved: list[str]) -> list[NewDataFile]:
         """Write the rows of one partition, beginning with the file that is reserved for it."""
         size = rows.nbytes
-        step = rows.num_rows if size <= self._target_bytes else max(1, rows.num_rows * BATCH_BYTES // size)
+        batch = min(max(self.target_bytes // 2, LEAST_BATCH_BYTES), MOST_BATCH_BYTES)
+        step = rows.num_rows if size <= self.target_bytes else max(1, rows.num_rows * batch // size)
         made: list[NewDataFile] = []
         start = 0
         while True:
@@ -170,7 +172,7 @@ class IcebergRowWriter:
                 batch = rows.slice(start, step)
                 writer.write_table(batch, row_group_size=max(self._row_group_rows, batch.num_rows // MOST_ROW_GROUPS))
                 start += step
-                if start >= rows.num_rows or sink.tell() >= self._target_bytes:
+                if start >= rows.num_rows or sink.tell() >= self.target_bytes:
                     return start
 
 

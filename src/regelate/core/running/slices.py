@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
@@ -39,6 +40,16 @@ class Slice:
         tail = self.tasks[-1].data_file.record_count
         return whole - self.first_row - (0 if self.end_row is None else tail - self.end_row)
 
+    def parted(self, count: int) -> tuple[Slice | None, Slice | None]:
+        """Return its part in the first `count` files of the group, and its part in the others."""
+        first = self.group.tasks.index(self.tasks[0])
+        at = min(max(count - first, 0), len(self.tasks))
+        if at == len(self.tasks):
+            return self, None
+        if at == 0:
+            return None, self
+        return replace(self, tasks=self.tasks[:at], end_row=None), replace(self, tasks=self.tasks[at:], first_row=0)
+
     def scans(self, max_files: int) -> tuple[Slice, ...]:
         """Cut this slice into consecutive ones of at most `max_files` files each, for reading one after the other."""
         edges = range(0, len(self.tasks), max_files)
@@ -67,7 +78,27 @@ def group_start(group: FileGroup, size_bytes: float) -> Slice:
 
 def split(group: FileGroup) -> tuple[Slice, ...]:
     """Return the slices of a group in order; together they hold every row of it exactly once."""
-    cuts = _cuts(group)
+    return _between(group, _cuts(group))
+
+
+def cut_off(group: FileGroup, sizes: Sequence[int], size_bytes: int) -> tuple[Slice, ...]:
+    """Return slices of `size_bytes` in order and one of what is left, by the bytes that each file has in an output.
+
+    As a writer that begins a new file where one is full: at most one of them is smaller, the last.
+    """
+    borders = [0, *accumulate(sizes)]
+    cuts: list[tuple[int, int]] = []
+    for at in range(size_bytes, borders[-1], size_bytes):
+        index = bisect_right(borders, at) - 1
+        rows = group.tasks[index].data_file.record_count
+        row = round(rows * (at - borders[index]) / sizes[index])
+        cut = (index, row) if row < rows else (index + 1, 0)
+        if (0, 0) < cut < (len(group.tasks), 0) and (not cuts or cut > cuts[-1]):
+            cuts.append(cut)
+    return _between(group, cuts)
+
+
+def _between(group: FileGroup, cuts: Sequence[tuple[int, int]]) -> tuple[Slice, ...]:
     slices: list[Slice] = []
     edges = [(0, 0), *cuts, (len(group.tasks), 0)]
     for (task, row), (next_task, next_row) in pairwise(edges):
