@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from regelate.core.policy.options import (
     AUTO_OPTIONS,
+    AUTO_PROPERTY,
     CHECK_OPTIONS,
     ICEBERG_OPTIONS,
     TABLE_OPTIONS,
@@ -545,7 +546,7 @@ def _keys(model: type[BaseModel]) -> Iterator[str]:
 def test_the_page_names_every_key_option_and_table_property() -> None:
     wanted = [*_keys(Configuration), *(f"options.{name}" for name in ICEBERG_OPTIONS)]
     wanted += [f"regelate.compaction.{name}" for name in (*TABLE_OPTIONS, *CHECK_OPTIONS)]
-    wanted += [f"regelate.auto.{name}" for name in AUTO_OPTIONS]
+    wanted += [AUTO_PROPERTY, *(f"regelate.auto.{name}" for name in AUTO_OPTIONS)]
     assert [name for name in wanted if f"`{name}`" not in PAGE] == []
 
 

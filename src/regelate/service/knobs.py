@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from regelate.core.policy.option_retention import resolve_orphan_age, resolve_retention
-from regelate.core.policy.options import AUTOMATIC, Auto, CheckPolicy, resolve_check, resolve_policy
+from regelate.core.policy.options import AUTO_PROPERTY, AUTOMATIC, Auto, CheckPolicy, resolve_check, resolve_policy
 from regelate.core.policy.policy import CompactionPolicy, RetentionPolicy, Selection
 from regelate.core.policy.table_properties import Use, refuse_unusable
 from regelate.core.requests import CompactRequest
@@ -78,12 +78,19 @@ class Knobs:
 
     def check(self, session: TableSession) -> CheckPolicy:
         """Return when a WRITE to this table looks for small files."""
-        refuse_unusable(session.properties, Use.COMPACT)
+        refuse_unusable(session.properties, Use.COMPACT, Use.LOOK)
         return resolve_check(table_properties=session.properties, config=self._check)
 
-    def auto(self, properties: Mapping[str, str]) -> Auto:
+    def after_write(self, properties: Mapping[str, str]) -> Auto:
         """Return what a WRITE does that found enough small files."""
-        return resolve_check(table_properties=properties, config=self._check).auto
+        return resolve_check(table_properties=properties, config=self._check).after_write
+
+    def automatic(self, properties: Mapping[str, str]) -> bool:
+        """Say whether a table has automatic runs, whoever writes it. Errors: InvalidRequest INVALID_TABLE_PROPERTY."""
+        refuse_unusable({name: properties[name] for name in properties if name == AUTO_PROPERTY}, Use.LOOK)
+        refuse_unusable(properties, Use.LOOK)
+        found = {name: properties[name] for name in (AUTO_PROPERTY,) if name in properties}
+        return resolve_check(table_properties=found, config=self._check).automatic
 
     def refuse_malformed(self, properties: Mapping[str, str]) -> None:
         """Refuse a malformed property now rather than in every later COMPACT of the table. Errors: InvalidRequest."""

@@ -88,7 +88,7 @@ class Writes:
         recommended, small = done.compaction_recommended, done.small_files_count
         self._telemetry.tell(Wrote(table=address.ident, compaction_recommended=recommended, small_files=small))
         starts = recommended and ref == MAIN_BRANCH
-        auto = self._knobs.auto(properties) if starts else Auto.RECOMMEND
+        auto = self._knobs.after_write(properties) if starts else Auto.RECOMMEND
         job_id, status = self._followed(address, auto, done.snapshot_id, seconds_left)
         return answers.written(done, job_id=job_id, status=status or done.check_fault)
 
@@ -111,7 +111,7 @@ class Writes:
         from regelate.operations.write import SmallFileCheck
 
         found = self._knobs.check(session)
-        request = CompactRequest() if found.auto is Auto.RECOMMEND else AUTOMATIC
+        request = CompactRequest() if found.after_write is Auto.RECOMMEND else AUTOMATIC
         interval = found.interval if found.enabled else 0
         return SmallFileCheck(interval=interval, policy=self._knobs.policy(session, request))
 

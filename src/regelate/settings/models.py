@@ -59,7 +59,8 @@ class CompactionSettings(Section):
     min_files_to_compact: Positive = 3
     opportunistic_check_interval: Positive = 5
     max_files_per_compaction: Positive | None = None
-    auto: Annotated[str, OneOf(*Auto)] = Auto.RECOMMEND.value
+    auto: Annotated[str, OneOf(*Auto)] | None = None
+    auto_enabled: bool = False
     auto_min_num_files: Annotated[int, Field(ge=2)] = 50
     auto_max_file_size_mb: Megabytes = 128
     auto_min_file_size_mb: Megabytes | None = None
@@ -303,7 +304,8 @@ class Settings(Configuration):
         return CheckPolicy(
             enabled=compaction.enabled,
             interval=compaction.opportunistic_check_interval,
-            auto=Auto(compaction.auto),
+            automatic=compaction.auto_enabled,
+            auto=None if compaction.auto is None else Auto(compaction.auto),
         )
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from regelate.adapters.clock import SystemClock
+from regelate.core.policy.options import AUTO_PROPERTY
 from regelate.errors import Unavailable
 from regelate.service.compactions import Compactions
 from tests.system.faults.jobs import JobStack
@@ -89,9 +90,9 @@ def test_a_table_that_cannot_be_read_keeps_no_other_from_its_job(stack: JobStack
     assert answer["jobs_submitted"] == 1
 
 
-def writes(stack: JobStack, auto: str, number: int = 5) -> list[Answer]:
+def writes(stack: JobStack, auto: str, number: int = 5, *, switch: str = "regelate.compaction.auto") -> list[Answer]:
     stack.built.again(clock=SystemClock())  # the check has a time cap, by the reader's own clock
-    properties = {"regelate.compaction.auto": auto, "regelate.auto.min-num-files": "5"}
+    properties = {switch: auto, "regelate.auto.min-num-files": "5"}
     stack.create("w", {"id": "long!"}, properties=properties)
     return [stack.ok("WRITE", "w", records=[{"id": i}]) for i in range(number)]
 
@@ -106,6 +107,12 @@ def test_auto_async_submits_one_job_after_the_write_that_finds_enough(stack: Job
     assert stack.job(jobs[4])["origin"] == "WRITE"
     stack.work()
     assert stack.job(jobs[4])["totals"]["files_compacted"] == 11
+
+
+def test_a_write_obeys_the_one_property_that_turns_automatic_runs_on(stack: JobStack) -> None:
+    (job,) = {answer["compaction_job_id"] for answer in writes(stack, "true", switch=AUTO_PROPERTY)[4:]}
+    stack.work()
+    assert (stack.job(job)["origin"], stack.job(job)["totals"]["files_compacted"]) == ("WRITE", 5)
 
 
 @pytest.mark.parametrize("auto", ["async", "sync"])
@@ -150,6 +157,9 @@ def test_auto_async_without_jobs_recommends_and_as_a_setting_it_is_refused(tmp_p
     stack = JobStack(tmp_path / "none", store="none")
     last = writes(stack, "async")[4]
     assert (last["compaction_recommended"], last["compaction_job_id"]) == (True, None)
+    stack.ok("DROP_TABLE", "w", purge=True)
+    last = writes(stack, "true", switch=AUTO_PROPERTY)[4]
+    assert (last["compaction_recommended"], last["compaction_job_id"]) == (True, None)
 
 
 def test_a_property_that_is_no_choice_of_auto_is_refused(stack: JobStack) -> None:
@@ -162,7 +172,12 @@ def test_a_property_that_is_no_choice_of_auto_is_refused(stack: JobStack) -> Non
 @pytest.mark.parametrize("auto", ["async", "sync"])
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("regelate.auto.min-num-files", "-3"), ("regelate.auto.min-files", "3"), ("regelate.compaction.auto", "later")],
+    [
+        ("regelate.auto.min-num-files", "-3"),
+        ("regelate.auto.min-files", "3"),
+        ("regelate.compaction.auto", "later"),
+        (AUTO_PROPERTY, "yes"),
+    ],
 )
 def test_a_property_that_another_engine_set_wrongly_is_reported_and_not_obeyed(
     stack: JobStack, auto: str, name: str, value: str

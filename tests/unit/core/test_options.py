@@ -543,9 +543,40 @@ def test_the_proof_is_the_requests_then_the_tables_then_the_configurations() -> 
 
 def test_what_a_write_does_is_the_tables_then_the_configurations() -> None:
     table = {"regelate.compaction.auto": "sync"}
-    assert resolve_check(config=CheckPolicy()).auto is Auto.RECOMMEND
-    assert resolve_check(config=CheckPolicy(auto=Auto.ASYNC)).auto is Auto.ASYNC
-    assert resolve_check(table_properties=table, config=CheckPolicy(auto=Auto.ASYNC)).auto is Auto.SYNC
+    assert resolve_check(config=CheckPolicy()).after_write is Auto.RECOMMEND
+    assert resolve_check(config=CheckPolicy(auto=Auto.ASYNC)).after_write is Auto.ASYNC
+    assert resolve_check(table_properties=table, config=CheckPolicy(auto=Auto.ASYNC)).after_write is Auto.SYNC
+
+
+@pytest.mark.parametrize(
+    ("table", "config", "wanted"),
+    [
+        ({}, CheckPolicy(), (False, Auto.RECOMMEND)),
+        ({}, CheckPolicy(automatic=True), (True, Auto.ASYNC)),
+        ({}, CheckPolicy(automatic=True, auto=Auto.RECOMMEND), (True, Auto.RECOMMEND)),
+        ({}, CheckPolicy(auto=Auto.SYNC), (False, Auto.SYNC)),
+        ({"auto.enabled": "true"}, CheckPolicy(), (True, Auto.ASYNC)),
+        ({"auto.enabled": "true"}, CheckPolicy(auto=Auto.RECOMMEND), (True, Auto.ASYNC)),
+        ({"auto.enabled": "false"}, CheckPolicy(automatic=True), (False, Auto.RECOMMEND)),
+        ({"auto.enabled": "false"}, CheckPolicy(auto=Auto.ASYNC), (False, Auto.RECOMMEND)),
+        ({"auto.enabled": "true", "compaction.auto": "sync"}, CheckPolicy(), (True, Auto.SYNC)),
+        ({"auto.enabled": "true", "compaction.auto": "recommend"}, CheckPolicy(), (True, Auto.RECOMMEND)),
+        ({"compaction.auto": "async"}, CheckPolicy(), (False, Auto.ASYNC)),
+    ],
+)
+def test_a_table_turns_automatic_runs_on_or_off_for_every_writer_and_a_write_obeys_unless_told_otherwise(
+    table: dict[str, str], config: CheckPolicy, wanted: tuple[bool, Auto]
+) -> None:
+    found = resolve_check(table_properties={f"regelate.{name}": text for name, text in table.items()}, config=config)
+    assert (found.automatic, found.after_write) == wanted
+
+
+@pytest.mark.parametrize("value", ["yes", "1", "", "on"])
+def test_what_turns_automatic_runs_on_is_true_or_false(value: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        resolve_check(table_properties={AUTO + "enabled": value}, config=CheckPolicy())
+    assert caught.value.details["option"] == AUTO + "enabled"
+    assert resolve(TIERED, {AUTO + "enabled": value}) == resolve(TIERED)
 
 
 TIERED = {"selection": "size-tiered"}
@@ -611,7 +642,7 @@ def test_a_property_of_automatic_runs_that_cannot_be_is_refused_by_name_and_stop
     [
         ({AUTO + "min-file-size-bytes": str(64 * MB), TARGET: str(32 * MB)}, TARGET),
         ({AUTO + "min-file-size-bytes": str(200 * MB)}, "auto_max_file_size_mb of config.json"),
-        ({AUTO + "min-num-file": "4"}, "unknown table property; valid are regelate.auto.max-file-size-bytes"),
+        ({AUTO + "min-num-file": "4"}, "unknown table property; valid are regelate.auto.enabled"),
     ],
 )
 def test_what_clashes_with_a_property_of_automatic_runs_is_named_where_it_was_set(

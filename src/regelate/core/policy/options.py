@@ -52,6 +52,8 @@ Reader = Callable[[str, object], object]
 
 TABLE_PREFIX = "regelate.compaction."
 AUTO_PREFIX = "regelate.auto."
+AUTO_PROPERTY = "regelate.auto.enabled"
+"""Turns automatic runs on for a table, whoever writes it. It shapes no policy."""
 TARGET_PROPERTY = "write.target-file-size-bytes"
 CODEC_PROPERTY = "write.parquet.compression-codec"
 ROW_GROUP_PROPERTY = "write.parquet.row-group-size-bytes"
@@ -143,11 +145,19 @@ class CompactionDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPolicy:
-    """Whether and how often a WRITE looks for small files: at every multiple of `interval` in the table's positions."""
+    """Whether and how often a WRITE looks for small files: at every multiple of `interval` in the table's positions.
+
+    `automatic`: commits of others set off automatic runs too. `auto`: what a WRITE does; None: `async` where they do.
+    """
 
     enabled: bool = True
     interval: int = 5
-    auto: Auto = Auto.RECOMMEND
+    automatic: bool = False
+    auto: Auto | None = None
+
+    @property
+    def after_write(self) -> Auto:
+        return self.auto or (Auto.ASYNC if self.automatic else Auto.RECOMMEND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,9 +336,11 @@ def _capped(layer: _Layer, own: _Layer) -> _Layer:
 
 def _auto_layer(properties: Mapping[str, str]) -> _Layer:
     own = {name.removeprefix(AUTO_PREFIX): value for name, value in properties.items() if name.startswith(AUTO_PREFIX)}
+    own.pop(AUTO_PROPERTY.removeprefix(AUTO_PREFIX), None)
     for name, value in own.items():
         if name not in AUTO_OPTIONS:
-            raise _unknown(AUTO_PREFIX + name, value, [AUTO_PREFIX + known for known in AUTO_OPTIONS])
+            known = (AUTO_PROPERTY, *(AUTO_PREFIX + option for option in AUTO_OPTIONS))
+            raise _unknown(AUTO_PREFIX + name, value, known)
     values = {key: read(AUTO_PREFIX + name, own[name]) for name in own for key, read in [AUTO_OPTIONS[name]]}
     return _Layer(values=values, names={AUTO_OPTIONS[name][0]: AUTO_PREFIX + name for name in own})
 
@@ -356,13 +368,20 @@ def _check_row_group(asked: _Layer, properties: Mapping[str, str]) -> None:
 
 
 def resolve_check(*, table_properties: Mapping[str, str] = NO_PROPERTIES, config: CheckPolicy) -> CheckPolicy:
-    """Resolve the small-file check of WRITE: `regelate.compaction.enabled` of the table wins over config.json."""
+    """Resolve the small-file check of WRITE, and whether commits of others set off runs; the table wins.
+
+    A table that turns automatic runs on or off, and says nothing of WRITE, says it of WRITE too.
+    """
     own = _own_properties(table_properties)
     read = {name: CHECK_OPTIONS[name](TABLE_PREFIX + name, own[name]) for name in CHECK_OPTIONS if name in own}
+    automatic, auto = config.automatic, config.auto
+    if AUTO_PROPERTY in table_properties:
+        automatic, auto = boolean(AUTO_PROPERTY, table_properties[AUTO_PROPERTY]), None
     return CheckPolicy(
         enabled=bool(read.get("enabled", config.enabled)),
         interval=config.interval,
-        auto=Auto(str(read.get("auto", config.auto))),
+        automatic=automatic,
+        auto=Auto(str(read["auto"])) if "auto" in read else auto,
     )
 
 

@@ -26,6 +26,7 @@ from regelate.core.policy.option_values import MAX_INT, MAX_LONG, boolean, codec
 from regelate.core.policy.options import (
     AUTO_OPTIONS,
     AUTO_PREFIX,
+    AUTO_PROPERTY,
     AUTOMATIC,
     CHECK_OPTIONS,
     CODEC_PROPERTY,
@@ -87,6 +88,8 @@ class Use(StrEnum):
     COMPACT = "compact"
     AUTO = "auto"
     """Choose and size files as an automatic run does."""
+    LOOK = "look"
+    """Ask whether a commit sets off an automatic run."""
     COMMIT = "commit"
     """Write metadata and name files, here."""
     EXPIRE = "expire"
@@ -288,6 +291,7 @@ KINDS: Mapping[str, PropertyKind] = {
         for name, read in {**{n: option[1] for n, option in TABLE_OPTIONS.items()}, **CHECK_OPTIONS}.items()
     },
     **{AUTO_PREFIX + name: _kind(read, Use.AUTO) for name, (_, read) in AUTO_OPTIONS.items()},
+    AUTO_PROPERTY: _kind(boolean, Use.LOOK),
     GRACE_PROPERTY: _kind(_grace, Use.EXPIRE),
 }
 """By name. A bad value of a kind without uses falls back before use, as in Iceberg: a flag to false, a metrics mode to
