@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from regelate.core.jobs.job import JobRecord
 from regelate.core.table import names
@@ -21,6 +23,8 @@ DEFAULT_TENANT = "default"
 DEFAULT_NAMESPACE = "default"
 _SEAM = "__"
 """Between tenant and namespace in a multi-tenant catalog."""
+_LEAST_FOLDERS = 4
+_METADATA_FILES = (".metadata.json", ".metadata.json.gz")
 _REFUSAL = "the caller may not act for this tenant, or the tenant is unknown"
 
 
@@ -145,6 +149,47 @@ class Tenancy:
         inside = catalog.namespace_template.format(tenant_id=tenant, namespace=namespace)
         ident = inside if table is None else names.join_ident(inside, table)
         return Address(tenant_id=tenant, catalog=name, ident=ident, table=table, told=namespace)
+
+    def located(
+        self,
+        claim_tenant: str | None,
+        body_tenant: str | None,
+        catalog_name: str | None,
+        metadata_location: str,
+        *,
+        trusted: bool = False,
+    ) -> tuple[Address, ...]:
+        """Return the tables, one of a catalog at most, whose metadata a file of this name may be.
+
+        By its name alone: `<warehouse>/<namespace>/<table>/metadata/<name>.metadata.json`, where catalogs put tables by
+        themselves. One in a folder of another tenant's is nobody's, as is every doubtful spelling. Without a tenant,
+        which only a trusted caller may leave out, it is whose folder it is. Errors: as `resolve`.
+        """
+        tenant = self._claimed(claim_tenant, body_tenant, trusted=trusted)
+        whose = self._settings.tenants if tenant is None else (tenant,)
+        settings = self._settings
+        catalogs = settings.catalogs.items() if catalog_name is None else [settings.catalog(catalog_name)]
+        asked = _segments(metadata_location)
+        found = [] if asked is None else [self._located(whose, name, catalog, asked) for name, catalog in catalogs]
+        return tuple(address for address in found if address is not None)
+
+    def _located(
+        self, whose: Literal["*"] | tuple[str, ...], name: str, catalog: CatalogSettings, asked: tuple[str, ...]
+    ) -> Address | None:
+        warehouse = catalog.properties.get("warehouse", "")
+        root = _segments(warehouse if urlsplit(warehouse).scheme else str(Path(warehouse).absolute()))
+        inside = () if root is None or asked[: len(root)] != root else asked[len(root) :]
+        if len(inside) < _LEAST_FOLDERS or inside[-2] != "metadata" or not inside[-1].endswith(_METADATA_FILES):
+            return None
+        scope = Scope(tenants=whose, catalog=name, multi_tenant=catalog.multi_tenant)
+        namespace = names.SEPARATOR.join(inside[:-3]).removesuffix(".db")
+        tenant = scope.tenant_of(namespace)
+        if tenant is None:
+            return None
+        try:
+            return self.resolve(None, tenant, name, scope.asked_as(namespace), inside[-3], trusted=True)
+        except InvalidRequest:  # no table can be called so
+            return None
 
     def tenant(self, claim_tenant: str | None, body_tenant: str | None, *, trusted: bool = False) -> str:
         """Return who asks for something that is no table's, or refuse it as `resolve` does."""

@@ -174,6 +174,7 @@ NEEDS: Mapping[str, tuple[Mapping[str, Any], set[str]]] = {
     "REMOVE_ORPHAN_FILES": (TABLE, {WRITE, SURVEY}),
     "REWRITE_MANIFESTS": (TABLE, {WRITE}),
     "MAINTAIN": (TABLE, {WRITE, SURVEY}),
+    "NOTIFY_COMMIT": (TABLE, {READ}),
     "SWEEP": ({}, {WRITE, SURVEY}),
     "JOB_STATUS": ({"job_id": "none"}, set()),
     "JOB_CANCEL": ({"job_id": "none"}, set()),

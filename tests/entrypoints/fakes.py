@@ -36,6 +36,7 @@ from regelate.core.requests import CompactRequest, MaintainRequest, QueryRequest
 from regelate.core.table.evolution import NO_EVOLUTION, Evolution
 from regelate.core.table.schema import TableDefinition
 from regelate.errors import Conflict, NotFound
+from regelate.operations.automatic import NotifyCommitAnswer
 from regelate.operations.refs import CreateTagAnswer, DropTagAnswer, RollbackAnswer
 from regelate.operations.table_stats import TableStatsAnswer
 from regelate.settings import Settings, load_settings
@@ -141,7 +142,7 @@ class FakeService:
         self.before_query: Callable[[QueryRequest], object] = lambda request: None
         self._lock = threading.Lock()
         self.process = self.tables = self.refs = self.health = self.queries = self.writes = self.compactions = self
-        self.upkeep = self.fleet = self.jobs = self.worker = self
+        self.upkeep = self.fleet = self.jobs = self.worker = self.automatic = self
 
     def _called(self, operation: str, address: Address | None, **arguments: Any) -> None:
         with self._lock:
@@ -322,6 +323,16 @@ class FakeService:
         counts = ("files", "size_bytes", "rows", "delete_files", "partitions", "manifest_count")
         named = {"table": address.ident, "snapshot_id": self._table(address).writes or None}
         return {**named, **dict.fromkeys(counts, 0), "largest_partitions": []}
+
+    @answering(NotifyCommitAnswer)
+    def notified(self, address: Address) -> dict[str, object]:
+        self._called("NOTIFY_COMMIT", address)
+        return {"table": address.ident, "status": "SUBMITTED", "job_id": "job-1"}
+
+    @answering(NotifyCommitAnswer)
+    def located(self, candidates: Sequence[Address], location: str) -> dict[str, object]:
+        self._called("NOTIFY_COMMIT", next(iter(candidates), None), location=location)
+        return {"table": None, "status": "UNKNOWN_LOCATION"}
 
     @answering(ExpireSnapshotsAnswer)
     def expire_snapshots(self, address: Address, **arguments: Any) -> dict[str, object]:

@@ -16,7 +16,7 @@ from tests.entrypoints.fakes import REPOSITORY, FakeService, LambdaContext
 from tests.support.answers import check_answer
 
 EVENTS = sorted((REPOSITORY / "events").glob("*.json"))
-BATCHES = ("sqs_job",)
+BATCHES = ("sqs_job", "sqs_s3_notice")
 RUNS = ("emr_run_ended",)
 PAGES = {"apigw_v2_openapi": "application/json", "function_url_docs": "text/html; charset=utf-8"}
 
@@ -41,6 +41,13 @@ def test_a_message_of_the_queue_runs_its_part_and_fails_none(service: FakeServic
     ((called, _, arguments),) = service.calls
     assert called == "run_job"
     assert {"job_id": arguments["job_id"], "part": arguments["part"]} == json.loads(event["Records"][0]["body"])
+
+
+def test_a_notice_of_s3_in_a_queue_is_one_of_a_commit(service: FakeService) -> None:
+    path = REPOSITORY / "events" / "sqs_s3_notice.json"
+    assert answered(path, service) == {"batchItemFailures": []}
+    ((called, _, arguments),) = service.calls
+    assert (called, arguments["location"][:15]) == ("NOTIFY_COMMIT", "s3://example-la")
 
 
 def test_the_end_of_a_run_in_spark_is_told_to_who_looks_after_its_job(service: FakeService) -> None:

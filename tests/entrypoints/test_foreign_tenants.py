@@ -45,6 +45,7 @@ OWN: Mapping[str, Mapping[str, object] | None] = {
     "REMOVE_ORPHAN_FILES": TABLE,
     "REWRITE_MANIFESTS": TABLE,
     "MAINTAIN": TABLE,
+    "NOTIFY_COMMIT": TABLE,
     "SWEEP": {},
     "JOB_STATUS": {"job_id": "job-1"},
     "JOB_CANCEL": {"job_id": "job-1"},
@@ -221,9 +222,26 @@ def test_jobs_are_not_shown_by_their_paths_to_a_foreign_tenant_either(tmp_path: 
     assert service.calls == []
 
 
+@pytest.mark.parametrize("intruder", [name for name, (make, *_) in INTRUDERS.items() if make is not direct])
+@pytest.mark.parametrize(
+    "notice", [TABLE, {"metadata_location": "s3://lake/other__sales/orders/metadata/1.metadata.json"}]
+)
+def test_a_notice_of_a_foreign_tenants_commit_gets_403(tmp_path: Path, intruder: str, notice: Body) -> None:
+    make, auth, claims, arn, tenant = INTRUDERS[intruder]
+    service = FakeService(settings(tmp_path, auth), preset=[])
+    event = make({**notice, "tenant_id": tenant}, claims, arn)
+    event |= {"path": "/events/commit"} if make is v1 else {"rawPath": "/events/commit"}
+    if make is v2:
+        event["requestContext"]["http"] = {"method": "POST", "path": "/events/commit"}
+    status, answer = sent(service, event)
+    assert (status, answer["error"]["code"], answer["error"]["details"]) == (403, "FORBIDDEN", {})
+    assert service.calls == []
+
+
 def test_every_route_that_is_not_public_is_tried_as_a_foreign_tenant() -> None:
     public = {("GET", "/health"), ("GET", "/openapi.json"), ("GET", DOCS_PATH)}
     tried = {("POST", "/database"), ("POST", "/api/v1/compact"), ("GET", "/jobs"), ("GET", "/jobs/<job_id>")}
+    tried |= {("POST", "/events/commit")}
     assert set(ROUTES) == public | tried
 
 

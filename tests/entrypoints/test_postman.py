@@ -46,6 +46,7 @@ OPERATIONS = [
     "WRITE",
     "QUERY",
     "LIST_JOBS",
+    "NOTIFY_COMMIT",
     "WRITE",
     "DROP_TABLE",
 ]

@@ -33,7 +33,7 @@ from regelate.core.jobs.job import JobState
 from regelate.core.requests import CompactRequest, MaintainRequest, MissingColumns, QueryRequest
 from regelate.core.table.table import MAIN_BRANCH
 from regelate.entrypoints.api.definition import evolution, table_definition
-from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, ListJobs, Sweep
+from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, ListJobs, NotifyCommit, Sweep
 from regelate.entrypoints.api.ref_requests import CreateTag, DropTag, Rollback
 from regelate.entrypoints.api.request_base import NamespaceRequest, TableRequest
 from regelate.entrypoints.api.requests import (
@@ -59,6 +59,7 @@ from regelate.entrypoints.api.requests import (
 from regelate.entrypoints.api.validation import validated
 from regelate.entrypoints.log import safe, told
 from regelate.errors import InvalidRequest
+from regelate.operations.automatic import NotifyCommitAnswer
 from regelate.operations.refs import CreateTagAnswer, DropTagAnswer, RollbackAnswer
 from regelate.operations.table_stats import TableStatsAnswer
 from regelate.service.facade import Service
@@ -289,6 +290,17 @@ def _sweep(service: Service, request: Sweep, caller: Caller) -> Answer:
     )
 
 
+def _notify_commit(service: Service, request: NotifyCommit, caller: Caller) -> Answer:
+    trusted = caller.is_trusted(service.settings)
+    claim, tenant, catalog = caller.claim_tenant, request.tenant_id, request.catalog
+    if request.table is not None:
+        address = service.tenancy.resolve(claim, tenant, catalog, request.namespace, request.table, trusted=trusted)
+        return service.automatic.notified(address)
+    location = request.metadata_location or ""
+    candidates = service.tenancy.located(claim, tenant, catalog, location, trusted=trusted)
+    return service.automatic.located(candidates, location)
+
+
 def _remove_orphan_files(service: Service, request: RemoveOrphanFiles, caller: Caller) -> Answer:
     return service.upkeep.remove_orphan_files(
         _address(service, request, caller), older_than_hours=request.older_than_hours, dry_run=request.dry_run
@@ -343,6 +355,7 @@ _ROWS = (
     Operation("REWRITE_MANIFESTS", RewriteManifests, RewriteManifestsAnswer, _rewrite_manifests),
     Operation("MAINTAIN", Maintain, MaintainAnswer, _maintain),
     Operation("EXPIRE_SNAPSHOTS", ExpireSnapshots, ExpireSnapshotsAnswer, _expire_snapshots),
+    Operation("NOTIFY_COMMIT", NotifyCommit, NotifyCommitAnswer, _notify_commit, Who.TENANT_OR_TRUSTED),
     Operation("SWEEP", Sweep, SweepAnswer, _sweep, Who.TENANT_OR_TRUSTED),
     Operation("JOB_STATUS", JobStatus, JobAnswer, _job_status),
     Operation("JOB_CANCEL", JobCancel, JobAnswer, _job_cancel),

@@ -10,6 +10,7 @@ from regelate.entrypoints.answering import answer, new_request_id
 from regelate.entrypoints.api.requests import AnyRequest
 from regelate.entrypoints.aws import http
 from regelate.entrypoints.aws.envelope import Envelope, Event, caller_of, keyed, recognise, seconds_left
+from regelate.entrypoints.aws.notices import notices_of
 from regelate.service.facade import Provider, Service
 
 
@@ -32,6 +33,8 @@ def dispatch(
         return _of_rule(request, context, provider)
     if envelope is Envelope.SPARK:
         return _spark_run_changed(request, provider)
+    if envelope is Envelope.NOTICE:
+        return _noticed(request, context, provider)
     caller = caller_of(request, context, envelope)
     if envelope is Envelope.DIRECT:
         return answer(provider, lambda _: request, _parse, caller).fitting(max_answer_bytes, caller).made
@@ -53,6 +56,16 @@ def _of_rule(event: Event, context: object, provider: Provider) -> dict[str, Any
     if made["success"] is False:
         raise Unserved(made)
     return made
+
+
+def _noticed(event: Event, context: object, provider: Provider) -> dict[str, Any]:
+    """Answer notices of commits. What was refused once will be again: only what may pass fails the invocation, so that
+    no notice is sent for ever."""
+    made = [_asked(notice, new_request_id(), context, provider) for notice in notices_of(event) or ()]
+    for answered in made:
+        if answered["success"] is False and answered["error"]["retryable"]:
+            raise Unserved(answered)
+    return made[0] if len(made) == 1 else {"success": True, "notices": made}
 
 
 def _spark_run_changed(event: Event, provider: Provider) -> dict[str, Any]:

@@ -20,9 +20,10 @@ from pydantic.json_schema import models_json_schema
 from regelate import __version__
 from regelate.core.answers import CompactAnswer, HealthCheckAnswer, JobAnswer, ListJobsAnswer, is_left_out
 from regelate.entrypoints.actions import OPERATIONS
-from regelate.entrypoints.api.job_requests import ListJobs
+from regelate.entrypoints.api.job_requests import ListJobs, NotifyCommit
 from regelate.entrypoints.api.responses import ErrorAnswer
 from regelate.entrypoints.api.short_form import ShortCompact
+from regelate.operations.automatic import NotifyCommitAnswer
 
 Schema = dict[str, Any]
 _REF = "#/components/schemas/"
@@ -145,6 +146,7 @@ def _paths() -> dict[str, Any]:
     return {
         "/database": {"post": _operation("database", "One operation, named by `operation`.", any_answer, any_request)},
         "/api/v1/compact": {"post": _operation("compact", _SHORT, _ref(CompactAnswer), _ref(ShortCompact))},
+        "/events/commit": {"post": _operation("events", _NOTICE, _ref(NotifyCommitAnswer), _ref(NotifyCommit))},
         "/health": {"get": _operation("health", "The same as HEALTH_CHECK.", _ref(HealthCheckAnswer))},
         "/jobs": {"get": {**_operation("jobs", _JOBS, _ref(ListJobsAnswer)), "parameters": _queried(ListJobs)}},
         "/jobs/{job_id}": {
@@ -164,6 +166,12 @@ _SHORT = (
     "The short form of COMPACT. `table` is `namespace.table`, or a name in the namespace `default`. The strategies "
     "small-files, size-tiered, time-series and partition become `selection`, binpack and sort stay `strategy`; "
     "target_file_size and min_file_size become Iceberg's options; max_cost is COMPACT's."
+)
+
+
+_NOTICE = (
+    "The same as NOTIFY_COMMIT, without `operation`; `tenant_id` may be left out where the claim says it. A CloudEvent "
+    "whose `data` holds these fields, or an event of S3 about a new file of metadata, is taken as well."
 )
 
 

@@ -18,6 +18,7 @@ from regelate.operations.compacting.conducting import ConfiguredKnobs
 from regelate.ports.access import OpenCatalogs, StorageSessions
 from regelate.ports.clock import Clock
 from regelate.service.access import CatalogAccess
+from regelate.service.automatic import Automatic
 from regelate.service.compaction_runs import CompactionPorts, CompactionRuns
 from regelate.service.compactions import Compactions
 from regelate.service.engines import Engines
@@ -101,6 +102,7 @@ def build(
         queries=Queries(tables, engines, ResultStores(settings.results, timeouts), settings.limits, clock, telemetry),
         writes=Writes(tables, engines, knobs, compactions, jobs, clock, telemetry),
         compactions=compactions,
+        automatic=Automatic(access, tables, knobs, jobs, compactions, clock),
         upkeep=Upkeep(tables, knobs, sweeps, compactions, clock),
         fleet=Fleet(access, tables, knobs, sweeps, jobs, settings.sweep, clock, telemetry),
         jobs=jobs,

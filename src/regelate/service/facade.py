@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from regelate.service.access import CatalogAccess
+    from regelate.service.automatic import Automatic
     from regelate.service.compactions import Compactions
     from regelate.service.fleet import Fleet
     from regelate.service.health import Health
@@ -40,6 +41,7 @@ class Service:
     queries: Queries
     writes: Writes
     compactions: Compactions
+    automatic: Automatic
     upkeep: Upkeep
     fleet: Fleet
     jobs: JobDesk

@@ -95,6 +95,10 @@ class JobDesk:
         """Return a table's job that is not at its end; announce it again where its message or its worker is lost."""
         return live_job(self._stores.needed(), lock_of(address.catalog, address.ident), announce=announce)
 
+    def of_run(self, address: Address, run_id: str) -> JobRecord | None:
+        """Return the first job that was submitted for a run."""
+        return self._stores.needed().store.get(_job_id(address, run_id))
+
     def job_status(self, tenant_id: str, job_id: str) -> JobAnswer:
         """Tell how a job stands; of one that runs elsewhere a worker is asked to look, where that is due."""
         record = self._known(job_id, tenant_id)

@@ -124,10 +124,10 @@ class Writes:
         """
         try:
             if auto is Auto.ASYNC and self._jobs.enabled:
-                part = RunPart(base_run_id=f"write-{snapshot_id}", part=1, request=AUTOMATIC)
+                part = RunPart(base_run_id=f"auto-{snapshot_id}", part=1, request=AUTOMATIC)
                 return self._jobs.submit(address, part, Origin.WRITE).job_id, None
             if auto is Auto.SYNC:
-                asked = replace(AUTOMATIC, idempotency_key=f"write-{snapshot_id}")
+                asked = replace(AUTOMATIC, idempotency_key=f"auto-{snapshot_id}")
                 done = self._compactions.compact(address, asked, seconds_left=seconds_left)
                 return done.job_id, done.status.value
         except RegelateError as error:

@@ -214,6 +214,7 @@ EVERY_TABLE_OPERATION: Mapping[str, Mapping[str, object]] = {
     "COMPACT": {"force": True},
     "TABLE_HEALTH": {},
     "TABLE_STATS": {},
+    "NOTIFY_COMMIT": {},
     "EXPIRE_SNAPSHOTS": {},
     "REMOVE_ORPHAN_FILES": {},
     "REWRITE_MANIFESTS": {},

@@ -30,6 +30,7 @@ from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.metadata.snapshot import SnapshotReader, check_branch
 from regelate.adapters.iceberg.s3.access import access_of
 from regelate.adapters.iceberg.s3.file_io import S3FileIO
+from regelate.adapters.iceberg.tables.properties import is_inside
 from regelate.adapters.iceberg.tables.schema import check_size
 from regelate.core.policy.option_values import codec
 from regelate.core.policy.options import CODEC_PROPERTY
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from regelate.adapters.iceberg.cleanup.dead_runs import TableLedgers
     from regelate.adapters.iceberg.rows import IcebergRowWriter
     from regelate.adapters.iceberg.scan import SnapshotScan
+
+TOTAL_FILES = "total-data-files"
 
 
 class TableSession:
@@ -109,6 +112,26 @@ class TableSession:
     @property
     def properties(self) -> Mapping[str, str]:
         return self.table.metadata.properties
+
+    @property
+    def metadata_location(self) -> str:
+        """Where the metadata is that this session was loaded from."""
+        return self.table.metadata_location
+
+    def keeps_metadata_at(self, location: str) -> bool:
+        """Say whether a file lies where the metadata of this table does."""
+        return is_inside(location, self.metadata_location.rpartition("/")[0])
+
+    @property
+    def head_id(self) -> int | None:
+        return None if self.table.current_snapshot() is None else self.table.metadata.current_snapshot_id
+
+    @property
+    def head_files(self) -> int | None:
+        """How many data files the summary of the head says that there are; None where it does not."""
+        head = self.table.current_snapshot()
+        told = None if head is None or head.summary is None else head.summary.additional_properties.get(TOTAL_FILES)
+        return int(told) if told is not None and told.isdecimal() else None
 
     @property
     def is_local(self) -> bool:

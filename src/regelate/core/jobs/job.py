@@ -57,6 +57,10 @@ class Origin(StrEnum):
     TOO_LONG = "TOO_LONG"
     """A COMPACT that did not fit into the time or the size that its process had."""
     WRITE = "WRITE"
+    EVENT = "EVENT"
+    """A notice that somebody has committed."""
+    WATCH = "WATCH"
+    """Somebody who polls a catalog."""
     SWEEP = "SWEEP"
 
 

@@ -17,6 +17,11 @@ def due(position_now: int, last_own_position: int, interval: int) -> bool:
     return position_now // interval > last_own_position // interval
 
 
+def has_enough_files(files: int | None, least: int) -> bool:
+    """Say whether a table that has so many data files may hold `least` small ones; None, which nobody knows, may."""
+    return files is None or files >= least
+
+
 def position(snapshots: Sequence[SnapshotEntry], format_version: int, snapshot_id: int | None = None) -> int:
     """Return the position of a snapshot in its table, of the newest one by default; 0 where there is none.
 

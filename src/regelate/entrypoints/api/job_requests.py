@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from regelate.core.jobs.job import JobState
 from regelate.entrypoints.api.fields import Identifier, Token
@@ -47,6 +47,29 @@ class ListJobs(Request):
         field = "namespace" if self.namespace is not None else "catalog" if self.catalog is not None else None
         if self.table is None and field is not None:
             raise InvalidRequest("MISSING_FIELD", f"table: {field} says where it lies; name it too", field="table")
+        return self
+
+
+class NotifyCommit(Request):
+    """Somebody has committed: to this table or, by the location of a file of metadata, to one that keeps it there.
+
+    `tenant_id` may be left out by a rule, a queue or a direct invoke only, where the location says whose it is.
+    """
+
+    operation: Literal["NOTIFY_COMMIT"]
+    tenant_id: str | None = None
+    namespace: str = "default"
+    table: str | None = None
+    catalog: str | None = None
+    metadata_location: Annotated[str, StringConstraints(min_length=1, max_length=2048)] | None = None
+
+    @model_validator(mode="after")
+    def _names_a_table(self) -> NotifyCommit:
+        if self.table is None and self.metadata_location is None:
+            message = "table: name the table that was committed to, or the metadata_location of the commit"
+            raise InvalidRequest("MISSING_FIELD", message, field="table")
+        if self.table is not None and self.tenant_id is None:
+            raise InvalidRequest("MISSING_FIELD", "tenant_id is required with a table", field="tenant_id")
         return self
 
 

@@ -26,7 +26,7 @@ from regelate.entrypoints.api.fields import (
     Records,
     Token,
 )
-from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, ListJobs, Sweep
+from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, ListJobs, NotifyCommit, Sweep
 from regelate.entrypoints.api.ref_requests import CreateTag, DropTag, Rollback
 from regelate.entrypoints.api.request_base import NamespaceRequest, Request, Strict, TableRequest
 from regelate.errors import InvalidRequest
@@ -343,6 +343,7 @@ AnyRequest = (
     | RemoveOrphanFiles
     | RewriteManifests
     | Maintain
+    | NotifyCommit
     | Sweep
     | JobStatus
     | JobCancel

@@ -16,6 +16,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from regelate.core.jobs.job import retry_seconds
 from regelate.entrypoints.aws.envelope import seconds_left
+from regelate.entrypoints.aws.notices import notices_of
 from regelate.entrypoints.log import Subject, logger, speak_of, stack_of
 from regelate.errors import InvalidRequest, RegelateError
 from regelate.service.facade import Provider
@@ -57,8 +58,10 @@ def _served(record: SQSRecord, context: object, provider: Provider, ask: Ask) ->
     speak_of(Subject.of({"operation": "JOB"}, record.message_id))
     try:
         body = _body(record)
-        if "operation" in body:
-            _asked(ask(body, record.message_id))
+        notices = notices_of(body)
+        if "operation" in body or notices is not None:
+            for number, asked in enumerate([body] if notices is None else notices):
+                _asked(ask(asked, f"{record.message_id}-{number}" if number else record.message_id))
         else:
             _part_of_job(body, record, context, provider)
     except ComesAgain as later:

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 from regelate.entrypoints.actions import Caller
 from regelate.entrypoints.answering import new_request_id
 from regelate.entrypoints.aws.body import too_large
+from regelate.entrypoints.aws.notices import notices_of
 from regelate.errors import InvalidRequest
 
 Event = Mapping[str, Any]
@@ -21,7 +22,7 @@ _EMR = "aws.emr-serverless"
 class Envelope(Enum):
     """`V1`: API Gateway REST, and the three keys {httpMethod, path, body}; `V2`: HTTP API and function URL. `RULE`: an
     EventBridge event whose `detail` is a request; `BATCH`: messages of SQS; `SPARK`: EventBridge says that a run of EMR
-    Serverless has another state.
+    Serverless has another state; `NOTICE`: an event of S3, or a CloudEvent, that tells of a commit.
     """
 
     V1 = "v1"
@@ -30,6 +31,7 @@ class Envelope(Enum):
     RULE = "rule"
     BATCH = "batch"
     SPARK = "spark"
+    NOTICE = "notice"
 
 
 def recognise(event: object) -> tuple[Envelope, Event]:
@@ -40,9 +42,11 @@ def recognise(event: object) -> tuple[Envelope, Event]:
     """
     if not isinstance(event, Mapping):
         raise _unknown("the event must be a JSON object")
+    if notices_of(event) is not None:
+        return Envelope.NOTICE, event
     if "Records" in event:
         if not _of_sqs(event["Records"]):
-            raise _unknown("only the records of SQS are served")
+            raise _unknown("only the records of SQS and S3 are served")
         return Envelope.BATCH, event
     if "detail-type" in event:
         detail = event.get("detail")

@@ -23,6 +23,7 @@ from regelate.entrypoints.api.requests import AnyRequest, Compact
 from regelate.entrypoints.api.short_form import ShortCompact, parse_short_form, split_table
 from regelate.entrypoints.aws.body import parse_body
 from regelate.entrypoints.aws.envelope import Envelope, Event, query_of, raw_body
+from regelate.entrypoints.aws.notices import MAX_NOTICE_BYTES, notice_sent
 from regelate.errors import InvalidRequest, NotFound, RegelateError
 from regelate.service.facade import Provider, Service
 from regelate.settings import Settings
@@ -104,13 +105,13 @@ def _json(answered: Answered, headers: Mapping[str, str | list[str]] | None = No
     return Response(answered.status, JSON, answered.text, headers=dict(headers or {}))
 
 
-def _posted(asked: Asked, parse: Parser) -> Response[str]:
+def _posted(asked: Asked, parse: Parser, *, max_bytes: int | None = None) -> Response[str]:
     sent: dict[str, object] = {}
 
     def load(settings: Settings) -> Mapping[str, object]:
         limits = settings.limits
-        body = raw_body(asked.event, limits.max_request_bytes)
-        sent.update(parse_body(body, max_bytes=limits.max_request_bytes, max_nesting=limits.max_nesting))
+        most = min(limits.max_request_bytes, max_bytes or limits.max_request_bytes)
+        sent.update(parse_body(raw_body(asked.event, most), max_bytes=most, max_nesting=limits.max_nesting))
         return sent
 
     answered = answer(asked.provider, load, parse, asked.caller)
@@ -149,6 +150,21 @@ def _short_form(payload: Mapping[str, object], service: Service, caller: Caller)
         return address.tenant_id
 
     return parse_short_form(payload, tenant_of)
+
+
+def _committed(asked: Asked) -> Response[str]:
+    """NOTIFY_COMMIT of the caller's own tenant: of its claim, named in the body, or the only one possible."""
+
+    def parse(payload: Mapping[str, object], service: Service, caller: Caller) -> AnyRequest:
+        notice = notice_sent(payload)
+        named, trusted = notice.get("tenant_id"), caller.is_trusted(service.settings)
+        if not isinstance(named, str | None):
+            return parse_request(notice)  # which refuses it
+        return parse_request(
+            {**notice, "tenant_id": service.tenancy.tenant(caller.claim_tenant, named, trusted=trusted)}
+        )
+
+    return _posted(asked, parse, max_bytes=MAX_NOTICE_BYTES)
 
 
 def _health(asked: Asked) -> Response[str]:
@@ -201,6 +217,7 @@ DOCS_PATH = "/docs"
 ROUTES: Mapping[tuple[str, str], Act] = {
     ("POST", "/database"): _database,
     ("POST", "/api/v1/compact"): _compact,
+    ("POST", "/events/commit"): _committed,
     ("GET", "/health"): _health,
     ("GET", "/jobs"): _jobs,
     ("GET", "/jobs/<job_id>"): _job,

@@ -170,7 +170,7 @@ def sweep(
     until = clock.monotonic() + budget.max_seconds
     failed: list[tuple[str, RegelateError]] = []
     if namespace is None:
-        idents, failed = _idents(fleet, wanted)
+        idents, failed = idents_of(fleet, wanted)
     else:
         idents = _of(namespace, fleet)
     order = sweep_order(idents, clock.now_ms() // HOUR_MS)
@@ -182,7 +182,8 @@ def sweep(
     return Swept(tables=tuple(tables), backlog=order[len(tables) :], namespaces_failed=tuple(failed))
 
 
-def _idents(fleet: Fleet, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, RegelateError]]]:
+def idents_of(fleet: Fleet, wanted: Callable[[str], bool]) -> tuple[list[str], list[tuple[str, RegelateError]]]:
+    """Return the tables of the `wanted` namespaces, and the namespaces that could not be listed."""
     idents: list[str] = []
     failed: list[tuple[str, RegelateError]] = []
     for namespace in fleet.namespaces():

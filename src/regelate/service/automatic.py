@@ -1,0 +1,149 @@
+"""Automatic runs after the commits of whoever writes: one look at a table, and one job for each of its states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from regelate.core.access import Access
+from regelate.core.jobs.job import Origin
+from regelate.core.policy.options import AUTOMATIC
+from regelate.errors import InvalidRequest, NotFound
+from regelate.operations.automatic import AutoStatus, Look, NotifyCommitAnswer, look
+from regelate.operations.compacting.continuing import RunPart
+from regelate.operations.upkeep.sweep import idents_of
+from regelate.ports.clock import Clock
+from regelate.service.access import CatalogAccess
+from regelate.service.compactions import Compactions
+from regelate.service.job_desk import JobDesk
+from regelate.service.knobs import Knobs
+from regelate.service.open_tables import OpenTables
+from regelate.tenancy import Address, Scope
+
+if TYPE_CHECKING:
+    from regelate.adapters.iceberg.session import TableSession
+
+NOWHERE = NotifyCommitAnswer(
+    table=None,
+    status=AutoStatus.UNKNOWN_LOCATION,
+    explanation="no table of this tenant keeps its metadata there; name the table instead",
+)
+_WHY = {
+    AutoStatus.OFF: "set regelate.auto.enabled=true on the table, or compaction.auto_enabled in config.json",
+    AutoStatus.NO_JOBS: "a run is due, and there are no jobs: set jobs.store in config.json, or call COMPACT",
+    AutoStatus.TIME_CAP_EXCEEDED: "its manifests could not be read in time: a SWEEP or a COMPACT takes it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A table as somebody who polls saw it. `answer` None: its head has not moved since."""
+
+    metadata_location: str
+    answer: NotifyCommitAnswer | None
+
+
+class Automatic:
+    """Hears of commits, and submits the job that a WRITE's `compaction.auto` would. It reads, and changes no table."""
+
+    def __init__(
+        self,
+        access: CatalogAccess,
+        tables: OpenTables,
+        knobs: Knobs,
+        jobs: JobDesk,
+        compactions: Compactions,
+        clock: Clock,
+    ) -> None:
+        self._access = access
+        self._tables = tables
+        self._knobs = knobs
+        self._jobs = jobs
+        self._compactions = compactions
+        self._clock = clock
+
+    def notified(self, address: Address) -> NotifyCommitAnswer:
+        """Look at a table that somebody says was committed to, unless it has a job already: however many say so, a
+        table has one. Errors: NotFound, and those of reading a table and submitting a job."""
+        running = self._running(address)
+        if running is not None:
+            return running
+        with self._tables.open(address, Access.READ) as session:
+            found = self._look(session)
+        return self._followed(address, found, Origin.EVENT)
+
+    def located(self, candidates: Iterable[Address], location: str) -> NotifyCommitAnswer:
+        """Look at that one of the tables whose metadata is where a new file of metadata is."""
+        for address in candidates:
+            running = self._running(address)
+            if running is not None:
+                return running
+            try:
+                with self._tables.open(address, Access.READ) as session:
+                    if session.keeps_metadata_at(location):
+                        return self._followed(address, self._look(session), Origin.EVENT)
+            except NotFound:  # the folder of a table that was dropped, or of none
+                continue
+        return NOWHERE
+
+    def tables(self, scope: Scope) -> tuple[str, ...]:
+        """Return the idents of all tables of a scope that can be listed now."""
+        from regelate.adapters.iceberg.admin import IcebergAdmin
+
+        found, _ = idents_of(IcebergAdmin(self._access.survey(scope.catalog), defaults={}), scope.holds)
+        return tuple(found)
+
+    def watched(self, address: Address, known: str | None) -> Watched:
+        """Look at a table whose metadata is not where it was `known` to be; without jobs, compact it here."""
+        with self._tables.open(address, Access.READ) as session:
+            there = session.metadata_location
+            found = None if there == known else self._look(session)
+        if found is None:
+            return Watched(metadata_location=there, answer=None)
+        answer = self._running(address) or self._followed(address, found, Origin.WATCH)
+        if answer.status is AutoStatus.NO_JOBS and isinstance(found, Look):
+            answer = self._compacted(answer, address, found)
+        return Watched(metadata_location=there, answer=answer)
+
+    def _running(self, address: Address) -> NotifyCommitAnswer | None:
+        job = self._jobs.live(address, announce=False) if self._jobs.enabled else None
+        if job is None:
+            return None
+        return NotifyCommitAnswer(table=address.told_ident, status=AutoStatus.JOB_RUNNING, job_id=job.job_id)
+
+    def _look(self, session: TableSession) -> Look | InvalidRequest:
+        try:
+            if not self._knobs.automatic(session.properties):
+                return Look(snapshot_id=session.head_id, status=AutoStatus.OFF)
+            policy = self._knobs.policy(session, AUTOMATIC)
+        except InvalidRequest as fault:
+            return fault
+        return look(session.reader, policy, self._clock, snapshot_id=session.head_id, files=session.head_files)
+
+    def _followed(self, address: Address, found: Look | InvalidRequest, origin: Origin) -> NotifyCommitAnswer:
+        told = NotifyCommitAnswer(table=address.told_ident, status=AutoStatus.INVALID_TABLE_PROPERTY)
+        if isinstance(found, InvalidRequest):
+            return replace(told, explanation=found.message)
+        status = found.status
+        if status is None and not self._jobs.enabled:
+            status = AutoStatus.NO_JOBS
+        if status is not None:
+            return replace(told, status=status, small_files=found.small_files, explanation=_WHY.get(status))
+        part = RunPart(base_run_id=_run_of(found), part=1, request=AUTOMATIC)
+        job = self._jobs.of_run(address, part.base_run_id)
+        status = AutoStatus.ALREADY_DONE if job is not None and job.state.is_final else AutoStatus.SUBMITTED
+        if job is None or status is AutoStatus.SUBMITTED:
+            job = self._jobs.submit(address, part, origin)
+        return replace(told, status=status, small_files=found.small_files, job_id=job.job_id)
+
+    def _compacted(self, told: NotifyCommitAnswer, address: Address, found: Look) -> NotifyCommitAnswer:
+        asked = replace(AUTOMATIC, idempotency_key=_run_of(found))
+        done = self._compactions.compact(address, asked, may_delegate=False)
+        status = AutoStatus.COMPACTED if done.compacted else AutoStatus.NOT_DUE
+        return replace(told, status=status, explanation=done.reason)
+
+
+def _run_of(found: Look) -> str:
+    """Name the run of one state of a table: whoever sees that state asks for the same job."""
+    return f"auto-{found.snapshot_id}"
