@@ -81,6 +81,15 @@ class Scope:
         tenant = _tenant_in(inside)
         return tenant if self.tenants == ANY_TENANT or tenant in self.tenants else None
 
+    def address(self, ident: str) -> Address:
+        """Return the address of a table of the catalog. Errors: NotAllowed FORBIDDEN for one that is none of these."""
+        namespace, _, table = ident.rpartition(names.SEPARATOR)
+        tenant = self.tenant_of(namespace)
+        if tenant is None:
+            raise NotAllowed("FORBIDDEN", f"no tenant of these has the namespace {namespace}")
+        told = self.asked_as(namespace)
+        return Address(tenant_id=tenant, catalog=self.catalog, ident=ident, table=table, told=told)
+
     def asked_as(self, inside: str) -> str:
         """Return how a request of its tenant names a namespace of the catalog that is one of these."""
         return inside.removeprefix(f"{self.tenant_of(inside)}{_SEAM}") if self.multi_tenant else inside

@@ -69,6 +69,7 @@ COMMAND_LINES: Mapping[str, tuple[str, ...] | None] = {
     "manifests": ("sales.orders",),
     "maintain": ("sales.orders",),
     "sweep": (),
+    "watch": ("--once",),
     "invoke": ("event.json",),
     "serve": None,
     "demo": None,

@@ -12,8 +12,7 @@ from regelate.core.jobs.ranking import RankingPolicy
 from regelate.core.measures.measures import SweepEnded
 from regelate.core.requests import CompactRequest
 from regelate.core.running.batches import usable_seconds
-from regelate.core.table.names import SEPARATOR
-from regelate.errors import NotAllowed, RegelateError
+from regelate.errors import RegelateError
 from regelate.operations import answers
 from regelate.operations.allowance import Allowance
 from regelate.operations.compacting.continuing import RunPart
@@ -85,7 +84,7 @@ class Fleet:
         done = sweep(
             IcebergAdmin(self._access.survey(scope.catalog), defaults={}),
             scope.holds,
-            lambda ident: self._swept(_address(scope, ident), until, dry_run=dry_run),
+            lambda ident: self._swept(scope.address(ident), until, dry_run=dry_run),
             clock,
             budget,
             scope.namespace,
@@ -119,17 +118,9 @@ class Fleet:
 
         def submit(ident: str) -> JobRecord:
             part = RunPart(base_run_id=f"sweep-{uuid.uuid4().hex}", part=1, request=CompactRequest())
-            return self._jobs.submit(_address(scope, ident), part, Origin.SWEEP)
+            return self._jobs.submit(scope.address(ident), part, Origin.SWEEP)
 
         def known(ident: str) -> JobRecord | None:
-            return self._jobs.live(_address(scope, ident), announce=not dry_run)
+            return self._jobs.live(scope.address(ident), announce=not dry_run)
 
         return submit_for_ill(done, policy, None if dry_run else submit, known)
-
-
-def _address(scope: Scope, ident: str) -> Address:
-    namespace, _, table = ident.rpartition(SEPARATOR)
-    tenant = scope.tenant_of(namespace)
-    if tenant is None:
-        raise NotAllowed("FORBIDDEN", f"no tenant of this sweep has the namespace {namespace}")
-    return Address(tenant_id=tenant, catalog=scope.catalog, ident=ident, table=table)

@@ -68,7 +68,7 @@ def make_parser() -> Parser:
     _add_global(parser, top=True)
     commands = parser.add_subparsers(dest="run", metavar="COMMAND", parser_class=Parser)
     compaction = (_compaction, _jobs, _expiry, _upkeep)
-    for add in (_tables, _rows, _health, *compaction, _doors, _demo, _demo_spark, _pipeline, _report):
+    for add in (_tables, _rows, _health, *compaction, _watch, _doors, _demo, _demo_spark, _pipeline, _report):
         add(commands)
     return parser
 
@@ -313,6 +313,34 @@ def _doors(commands: Any) -> None:
     serve.add_argument("--allow-host", action="append", default=[], metavar="NAME", help=names)
     invoke = _command(commands, "invoke", "send one event through the door that Lambda uses", table=False)
     invoke.add_argument("file", metavar="EVENT.json", help="an API Gateway event or a plain request; - reads stdin")
+
+
+def _watch(commands: Any) -> None:
+    watch = _command(
+        commands,
+        "watch",
+        "compact tables by themselves, whoever writes them, by polling a catalog",
+        table=False,
+        more="Looks at each table whose head has moved. Where regelate.auto.enabled is on and a run is due, submits\n"
+        "its job (and does it here, where jobs are kept in SQLite), or without jobs compacts it.\n"
+        "Without --tenant: the tables of all tenants. Stops at SIGINT and SIGTERM.",
+    )
+    watch.add_argument(
+        "watched", metavar="CATALOG", nargs="?", help="a catalog of config.json; default: the default one"
+    )
+    watch.add_argument(
+        "--interval", type=reader(_interval), default=30.0, metavar="S", help="seconds between two rounds; default: 30"
+    )
+    watch.add_argument(
+        "--once", action="store_true", help="one round, then end; the exit code is 4 where a table failed"
+    )
+
+
+def _interval(text: str) -> float:
+    found = float(text)
+    if not 0 < found <= 86_400:
+        raise ValueError(f"{text!r} is not a number of seconds above 0, a day at most")
+    return found
 
 
 def _port(text: str) -> int:
