@@ -279,7 +279,7 @@ def measured(details: dict[str, Any]) -> list[str]:
     lines = [f"| measurement | {' | '.join(title for title, _, _ in columns)} | runs |"]
     lines.append("|" + "---|" * (len(columns) + 2))
     for key, runs in found.items():
-        shown = [format(median(runs, name), form) for _, name, form in columns]
+        shown = [format(median(runs, name), form) if name in runs[0] else "-" for _, name, form in columns]
         lines.append(f"| {key} | {' | '.join(shown)} | {len(runs)} |")
     return lines
 

@@ -82,7 +82,9 @@ class Rewrite:
             raise refused("sort", self.sort[0].column, "needs strategy sort")
 
 
-def policy_of(rewrite: Rewrite, properties: Mapping[str, str], *, now_ms: int) -> CompactionPolicy:
+def policy_of(
+    rewrite: Rewrite, properties: Mapping[str, str], *, now_ms: int, table_bytes: int = 0
+) -> CompactionPolicy:
     """Resolve the policy as COMPACT does: flag, then table property, then default, then Iceberg's default.
 
     How the rows are laid out is Spark's business, so the policy is a bin-pack's. Errors: InvalidRequest, also for table
@@ -101,7 +103,13 @@ def policy_of(rewrite: Rewrite, properties: Mapping[str, str], *, now_ms: int) -
         force=rewrite.force,
         options=chosen,
     )
-    return resolve_policy(request=request, table_properties=properties, config=rewrite.defaults, now_ms=now_ms)
+    return resolve_policy(
+        request=request,
+        table_properties=properties,
+        config=rewrite.defaults,
+        now_ms=now_ms,
+        table_bytes=table_bytes,
+    )
 
 
 def procedure_options(rewrite: Rewrite, policy: CompactionPolicy, format_version: int) -> dict[str, str]:

@@ -38,6 +38,7 @@ class Knobs:
             table_properties=session.properties,
             config=self._config.compaction,
             now_ms=self._clock.now_ms(),
+            table_bytes=session.stored_bytes,
             table_sort_order=session.sort_fields,
         )
 
@@ -48,6 +49,7 @@ class Knobs:
         table = TableKnobs(
             uuid=session.uuid,
             properties=session.properties,
+            stored_bytes=session.stored_bytes,
             sort_order=session.sort_fields,
         )
         return command_of(part, table, self._config, now_ms=self._clock.now_ms())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,23 @@ def test_auto_sync_compacts_within_the_write(stack: JobStack) -> None:
     assert [answer["compaction_status"] for answer in answers] == [None] * 4 + ["COMPLETED"]
     assert len(list(stack.table("default.w").scan().plan_files())) == 1
     assert len(stack.rows("w")) == 5
+
+
+def test_an_automatic_run_leaves_alone_what_reached_half_of_the_target_of_its_day(stack: JobStack) -> None:
+    """Five rows of some 17 KB become one file for a target of 128 KB, five times; then the target is raised to 1 MB."""
+    limit = "regelate.auto.max-file-size-bytes"
+    properties = {"regelate.auto.min-num-files": "5", limit: str(128 * 1024)}
+    stack.create("w", {"id": "long!", "text": "string"}, properties=properties)
+    for _ in range(5):
+        for _ in range(5):
+            stack.ok("WRITE", "w", records=[{"id": 1, "text": secrets.token_hex(15_000)}])
+        assert stack.ok("COMPACT", "w", selection="size-tiered")["stats"]["files_compacted"] == 5
+    made = [file.file.file_path for file in stack.table("default.w").scan().plan_files()]
+    assert [path.endswith(f"-t{128 * 1024}.parquet") for path in made] == [True] * 5
+    stack.ok("ALTER_TABLE", "w", set_properties={limit: str(1024 * 1024)})
+    assert stack.ok("COMPACT", "w", selection="size-tiered")["status"] == "NOTHING_TO_DO"
+    by_hand = {"target-file-size-bytes": str(1024 * 1024), "min-file-size-bytes": str(512 * 1024)}
+    assert stack.ok("COMPACT", "w", options=by_hand)["stats"]["files_compacted"] == 5
 
 
 @pytest.mark.parametrize("surprise", [False, True])

@@ -9,6 +9,7 @@ from regelate.core.planning.plan import CompactionPlan, FileGroup
 from regelate.core.planning.prediction import weighed, written_by_us
 from regelate.core.planning.selection import classify, is_small
 from regelate.core.policy.policy import MB, CompactionPolicy
+from regelate.core.policy.targets import target_suffix
 from regelate.core.table.table import (
     RUN_ID,
     DataFile,
@@ -110,13 +111,18 @@ class ModelTable:
         return entry
 
     def append(
-        self, sizes: Iterable[int], *, partition: Partition = UNPARTITIONED, summary: Mapping[str, str] | None = None
+        self,
+        sizes: Iterable[int],
+        *,
+        partition: Partition = UNPARTITIONED,
+        summary: Mapping[str, str] | None = None,
+        suffix: str = ".parquet",
     ) -> tuple[DataFile, ...]:
         """Append one data file per size in one snapshot; `summary` with a run id makes the snapshot ours."""
         entry = self.commit("append", summary)
         added = tuple(
             data_file(
-                f"{partition.path}/{entry.snapshot_id:05}-{number:05}.parquet",
+                f"{partition.path}/{entry.snapshot_id:05}-{number:05}{suffix}",
                 size,
                 partition=partition,
                 seq=entry.sequence_number,
@@ -176,8 +182,11 @@ class ModelTable:
             )
         return tuple(found)
 
-    def apply(self, plan: CompactionPlan, sizes: OutputSizes, policy: CompactionPolicy) -> tuple[int, ...]:
-        """Commit a plan as one `replace` of ours; return the sizes of all outputs."""
+    def apply(
+        self, plan: CompactionPlan, sizes: OutputSizes, policy: CompactionPolicy, *, named: bool = True
+    ) -> tuple[int, ...]:
+        """Commit a plan as one `replace` of ours; return the sizes of all outputs, which are `named` as ours are."""
+        suffix = target_suffix(policy.target_file_size_bytes if named else None)
         gone = {path for group in plan.groups for path in group.paths}
         written: list[int] = []
         left = [t for t in self.tasks if t.data_file.path not in gone]
@@ -188,7 +197,7 @@ class ModelTable:
             for number, size in enumerate(sizes(group, live)):
                 written.append(size)
                 output = data_file(
-                    f"{group.partition.path}/out-{entry.snapshot_id:05}-{group.index:05}-{number:05}.parquet",
+                    f"{group.partition.path}/out-{entry.snapshot_id:05}-{group.index:05}-{number:05}{suffix}",
                     size,
                     partition=group.partition,
                     rows=rows,

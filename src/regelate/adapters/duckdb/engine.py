@@ -238,7 +238,8 @@ class DuckDBRewriteEngine:
     def _slice_calls(self, rewrites: Sequence[GroupRewrite], policy: CompactionPolicy) -> list[list[Call]]:
         """Reserve all outputs before any call runs: one ledger entry, and names that follow the order of the slices."""
         slices = [(rewrite, piece) for rewrite in rewrites for piece in split(rewrite.group)]
-        targets = self._outputs.reserve([rewrite.group.partition for rewrite, _ in slices])
+        partitions = [rewrite.group.partition for rewrite, _ in slices]
+        targets = self._outputs.reserve(partitions, target_bytes=policy.target_file_size_bytes)
         calls: dict[int, list[Call]] = {rewrite.group.index: [] for rewrite in rewrites}
         for (rewrite, piece), target in zip(slices, targets, strict=True):
             rewrite.reserved.append(target.location)
@@ -328,7 +329,7 @@ class DuckDBRewriteEngine:
         size = self._row_group_rows(group.rows, group.size_bytes)
         order_id = self._outputs.sort_order_id(policy.sort_order)
         files = min(group.expected_output_files, rows)
-        targets = self._outputs.reserve([group.partition] * files)
+        targets = self._outputs.reserve([group.partition] * files, target_bytes=policy.target_file_size_bytes)
         rewrite.reserved += [target.location for target in targets]
         for number, target in enumerate(targets):
             low, high = rows * number // files, rows * (number + 1) // files

@@ -35,6 +35,7 @@ from regelate.adapters.iceberg.tables.schema import check_size
 from regelate.core.policy.option_values import codec
 from regelate.core.policy.options import CODEC_PROPERTY
 from regelate.core.policy.policy import SortField
+from regelate.core.policy.targets import stored_bytes
 from regelate.core.table.storage import ObjectStoreAccess
 from regelate.core.table.table import MAIN_BRANCH
 from regelate.errors import RegelateError
@@ -129,9 +130,18 @@ class TableSession:
     @property
     def head_files(self) -> int | None:
         """How many data files the summary of the head says that there are; None where it does not."""
-        head = self.table.current_snapshot()
-        told = None if head is None or head.summary is None else head.summary.additional_properties.get(TOTAL_FILES)
+        told = self._head_summary.get(TOTAL_FILES)
         return int(told) if told is not None and told.isdecimal() else None
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the table's files, as its head tells them; 0 where that does not."""
+        return stored_bytes(self._head_summary)
+
+    @property
+    def _head_summary(self) -> Mapping[str, str]:
+        head = self.table.current_snapshot()
+        return {} if head is None or head.summary is None else head.summary.additional_properties
 
     @property
     def is_local(self) -> bool:

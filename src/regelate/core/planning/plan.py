@@ -16,7 +16,7 @@ from regelate.core.planning.selection import (
     Reason,
     SelectionRule,
     classify,
-    is_small,
+    counts_as_small,
     takes,
     unmatched,
 )
@@ -266,7 +266,7 @@ def _tiered_plan(
     """Plan a partition by `tiers.small_end`: files of which there are many are merged, whatever else there is."""
     if [(c.reason, c.required) for c in candidates] == [(Reason.SMALL, False)]:
         return [], [_skip(partition, candidates, SkipReason.LONE_FILE)]
-    small = [c for c in candidates if is_small(c.size_bytes, policy)]
+    small = [c for c in candidates if counts_as_small(c.task.data_file, policy)]
     chosen = {c.task.data_file.path for c in small_end(small, lambda c: c.size_bytes, full=policy.min_input_files)}
     waiting = tuple(c for c in candidates if c.task.data_file.path not in chosen)
     kept, useless = _cut(partition, tuple(c for c in candidates if c.task.data_file.path in chosen), policy)

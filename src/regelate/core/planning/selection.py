@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from regelate.core.policy.policy import CompactionPolicy, Selection
+from regelate.core.policy.targets import named_target
 from regelate.core.table.table import DataFile, DeleteContent, DeleteFile, Partition, PartitionTotals
 from regelate.errors import InvalidRequest
 
@@ -60,7 +61,16 @@ def classify(data_file: DataFile, deletes: Sequence[DeleteFile], policy: Compact
         return Reason.DELETED_ROWS_RATIO
     if data_file.size_bytes > policy.max_file_size_bytes:
         return Reason.LARGE
-    return Reason.SMALL if is_small(data_file.size_bytes, policy) else Reason.RIGHT_SIZED
+    small = counts_as_small(data_file, policy) if rule.tiered else is_small(data_file.size_bytes, policy)
+    return Reason.SMALL if small else Reason.RIGHT_SIZED
+
+
+def counts_as_small(data_file: DataFile, policy: CompactionPolicy) -> bool:
+    """Say whether an automatic run counts a file as small: never one that has reached half of the target that it was
+    made for, however large targets have become since."""
+    made_for = named_target(data_file.path)
+    done = made_for is not None and 2 * data_file.size_bytes >= made_for
+    return is_small(data_file.size_bytes, policy) and not done
 
 
 def is_small(size_bytes: int, policy: CompactionPolicy) -> bool:

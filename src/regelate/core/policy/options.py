@@ -34,6 +34,7 @@ from regelate.core.policy.policy import (
     layered,
     sized,
 )
+from regelate.core.policy.targets import ADAPTIVE, adaptive_target
 from regelate.core.requests import CompactRequest
 from regelate.errors import InvalidRequest
 
@@ -63,6 +64,16 @@ def _within(low: int, high: int) -> Reader:
     return lambda name, value: whole(name, value, low, high)
 
 
+def _target(name: str, value: object) -> int | str:
+    return ADAPTIVE if value == ADAPTIVE else whole(name, value, 1, MAX_TARGET_BYTES)
+
+
+def _table_target(name: str, value: object) -> str:
+    if value != ADAPTIVE:
+        raise refused(name, value, f"must be {ADAPTIVE}; a size is what {TARGET_PROPERTY} is for", valid=[ADAPTIVE])
+    return ADAPTIVE
+
+
 def _table_selection(name: str, value: object) -> Selection:
     found = choice(name, value, Selection)
     if found is Selection.SIZE_TIERED:
@@ -88,7 +99,7 @@ AUTOMATIC = CompactRequest(selection=Selection.SIZE_TIERED.value)
 # Names and ranges: Iceberg's SizeBasedFileRewritePlanner and BinPackRewriteFilePlanner 1.10; where CompactionPolicy is
 # narrower (delete-file-threshold 0 would select every file), its range holds.
 ICEBERG_OPTIONS: Mapping[str, tuple[str, Reader]] = {
-    "target-file-size-bytes": ("target", _within(1, MAX_TARGET_BYTES)),
+    "target-file-size-bytes": ("target", _target),
     "min-file-size-bytes": ("min", _within(0, MAX_LONG)),
     "max-file-size-bytes": ("max", _within(1, MAX_LONG)),
     "min-input-files": ("min_input_files", _within(1, MAX_INT)),
@@ -98,9 +109,11 @@ ICEBERG_OPTIONS: Mapping[str, tuple[str, Reader]] = {
     "rewrite-all": ("rewrite_all", boolean),
     "rewrite-job-order": ("job_order", lambda name, value: choice(name, value, JobOrder)),
 }
-_NOT_ON_TABLES = ("target-file-size-bytes", "rewrite-all", "rewrite-job-order")
+_TARGET_OPTION = "target-file-size-bytes"
+_NOT_ON_TABLES = ("rewrite-all", "rewrite-job-order")
 TABLE_OPTIONS: Mapping[str, tuple[str, Reader]] = {
     **{name: option for name, option in ICEBERG_OPTIONS.items() if name not in _NOT_ON_TABLES},
+    "target-file-size-bytes": ("target", _table_target),
     "selection": ("selection", _table_selection),
     "quiet-window-seconds": ("quiet_window_seconds", _within(0, MAX_INT)),
 }
@@ -167,6 +180,12 @@ class _Layer:
     values: Mapping[str, Any] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
 
+    def adapted(self, table_bytes: int) -> _Layer:
+        """Return the layer with a number where its target is the table's size to tell."""
+        if self.values.get("target") != ADAPTIVE:
+            return self
+        return replace(self, values={**self.values, "target": adaptive_target(table_bytes)})
+
     @property
     def sizes(self) -> dict[str, int]:
         return {key: self.values[key] for key in _SIZES if self.values.get(key) is not None}
@@ -178,15 +197,21 @@ def resolve_policy(
     table_properties: Mapping[str, str] = NO_PROPERTIES,
     config: CompactionDefaults,
     now_ms: int,
+    table_bytes: int = 0,
     table_sort_order: tuple[SortField, ...] = (),
 ) -> CompactionPolicy:
     """Resolve every knob of one COMPACT. Every layer is read whole: a malformed property is refused though overruled.
 
+    `table_bytes`: of the table's files, which an adaptive target goes by.
     `now_ms` enters the policy only where the selection reads it, or no plan id would be found again.
     Raises InvalidRequest: INVALID_OPTION for a knob, INVALID_FIELD for `partition_filter` and `where`.
     """
     layers: tuple[_Layer, ...]
-    layers = (_request_layer(request), _table_layer(table_properties), _config_layer(config))
+    layers = (
+        _request_layer(request).adapted(table_bytes),
+        _table_layer(table_properties).adapted(table_bytes),
+        _config_layer(config),
+    )
     knobs: dict[str, Any] = layered(*(layer.values for layer in layers))
     selection = Selection(knobs.get("selection", Selection.SMALL_FILES))
     if selection is Selection.SIZE_TIERED:
@@ -259,8 +284,9 @@ def _table_layer(properties: Mapping[str, str]) -> _Layer:
             key, read = TABLE_OPTIONS[name]
             values[key], names[key] = read(TABLE_PREFIX + name, value), TABLE_PREFIX + name
     if TARGET_PROPERTY in properties:
-        values["target"] = whole(TARGET_PROPERTY, properties[TARGET_PROPERTY], 1, MAX_TARGET_BYTES)
-        names["target"] = TARGET_PROPERTY
+        target = whole(TARGET_PROPERTY, properties[TARGET_PROPERTY], 1, MAX_TARGET_BYTES)
+        if "target" not in values:
+            values["target"], names["target"] = target, TARGET_PROPERTY
     if CODEC_PROPERTY in properties:
         values["compression_codec"] = codec(CODEC_PROPERTY, properties[CODEC_PROPERTY])
     return _Layer(values=values, names=names)
@@ -297,17 +323,25 @@ def _config_layer(config: CompactionDefaults) -> _Layer:
 def _size_tiered(layers: tuple[_Layer, ...], properties: Mapping[str, str], config: AutoDefaults) -> tuple[_Layer, ...]:
     """Return the layers with the sizes and the number of files of automatic runs in the place of COMPACT's own.
 
-    Nothing but a request makes files larger than the table's target. What is large is what it is by hand.
+    Nothing but a request makes files larger than the table's target. What is large is what it is by hand. A target that
+    grows with the table is what automatic runs go by too, unless the table names one of theirs.
     """
     asked, *others = layers
     own = next((layer for layer in others if layer.values.get("target") is not None), _Layer())
+    grows = _own_properties(properties).get(_TARGET_OPTION) == ADAPTIVE
     defaults = {
         "target": config.max_file_size_bytes,
         "min": config.min_file_size_bytes,
         "min_input_files": config.min_num_files,
     }
     names = {"target": "auto_max_file_size_mb of config.json", "min": "auto_min_file_size_mb of config.json"}
-    found = [_capped(_auto_layer(properties), own), _capped(_Layer(values=defaults, names=names), own)]
+    named = _auto_layer(properties)
+    if grows and "target" not in named.values:
+        named = _Layer(
+            values={**named.values, "target": own.values["target"]},
+            names={**named.names, "target": own.names["target"]},
+        )
+    found = [_capped(named, own), _capped(_Layer(values=defaults, names=names), own)]
     knobs: dict[str, Any] = layered(asked.values, *(layer.values for layer in found))
     target: int = knobs["target"]
     for index, overruled in enumerate((asked.sizes.get("target") is not None, True)):

@@ -174,6 +174,7 @@ class TableKnobs:
 
     uuid: str
     properties: Mapping[str, str]
+    stored_bytes: int
     sort_order: tuple[SortField, ...]
 
 
@@ -198,6 +199,7 @@ def command_of(part: RunPart, table: TableKnobs, config: ConfiguredKnobs, *, now
         table_properties=table.properties,
         config=config.compaction,
         now_ms=now_ms if asked_ms is None else asked_ms,
+        table_bytes=table.stored_bytes,
         table_sort_order=table.sort_order,
     )
     return CompactCommand(

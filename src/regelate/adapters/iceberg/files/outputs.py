@@ -25,6 +25,7 @@ from regelate.adapters.iceberg.s3.settings import is_s3
 from regelate.adapters.iceberg.tables.schema import columns_of
 from regelate.core.policy.policy import SortField
 from regelate.core.policy.table_properties import Use, refuse_unusable, with_known_metrics
+from regelate.core.policy.targets import target_suffix
 from regelate.core.running.rewrite import NewDataFile, OutputTarget
 from regelate.core.table.schema import Column
 from regelate.core.table.storage import is_remote
@@ -76,20 +77,21 @@ class TableOutputs:
         self._columns = columns_of(metadata.schema())
         self._schema_json = _json(metadata.schema())
 
-    def reserve(self, partitions: Sequence[Partition]) -> tuple[OutputTarget, ...]:
+    def reserve(self, partitions: Sequence[Partition], *, target_bytes: int | None = None) -> tuple[OutputTarget, ...]:
         """Name the next outputs, one per partition given, and enter them in the ledger, all in one entry.
 
-        Nothing else is created but the folders on a local disk.
+        `target_bytes`: what a COMPACT makes them for; their names say it. Nothing else is created but the folders on a
+        local disk.
         """
-        targets = tuple(self._target(partition) for partition in partitions)
+        targets = tuple(self._target(partition, target_suffix(target_bytes)) for partition in partitions)
         self._ledger.record(t.location for t in targets)
         with storage_faults():
             for folder in {Path(t.local_path).parent for t in targets}:
                 folder.mkdir(parents=True, exist_ok=True)
         return targets
 
-    def _target(self, partition: Partition) -> OutputTarget:
-        name = f"{next(self._counter):05d}-{self._run_id}.parquet"
+    def _target(self, partition: Partition, suffix: str) -> OutputTarget:
+        name = f"{next(self._counter):05d}-{self._run_id}{suffix}"
         key = _PartitionPath(partition.path) if partition.path else None
         location = self._locations.new_data_location(name, key)  # type: ignore[arg-type]
         local = local_path(location)
