@@ -275,7 +275,7 @@ def measured(details: dict[str, Any]) -> list[str]:
     """Return the table of the measurements; what came out stands in it where it was looked at."""
     found = {key: runs for key, runs in details.items() if isinstance(runs, list)}
     columns = [column for column in COLUMNS if any(column[1] in runs[0] for runs in found.values())]
-    columns += [(kind, kind, ".0f") for kind in next(iter(found.values()))[0].get("requests", ())]
+    columns += [(kind, kind, ".0f") for kind in next(iter(found.values()))[0].get("columns", ())]
     lines = [f"| measurement | {' | '.join(title for title, _, _ in columns)} | runs |"]
     lines.append("|" + "---|" * (len(columns) + 2))
     for key, runs in found.items():

@@ -82,4 +82,4 @@ def compact_counted(settings: Any, address: Any) -> dict[str, Any]:
     if (answer.status, answer.stats and answer.stats.snapshots_expired) != ("COMPLETED", EXPIRING):
         raise SystemExit(f"not what was to be measured: {answer}")
     counted = {f"{verb} {kind}": asked.of(verb, kind) for verb, kind in KINDS}
-    return {"seconds": seconds, "phases": asdict(answer.stats.seconds), "requests": list(counted), **counted}
+    return {"seconds": seconds, "phases": asdict(answer.stats.seconds), "columns": list(counted), **counted}
