@@ -9,6 +9,11 @@ TESTERS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() + 1)')
 SEEDS ?=
 FROM ?= 0
 CORPUS ?=
+ITERATIONS ?=
+ROWS ?=
+ENGINE ?=
+MERGE_ON_READ ?=
+PUBLISH ?=
 
 VENV := .venv
 SAM := .sam
@@ -31,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup-spark demo demo-spark serve notebook lint test test-spark test-catalogs test-airflow test-rie postman validate sim sim-mutations test-concurrency fuzz-filters corpus lost-delete attack bench bench-spark dist golden index requirements clean
+.PHONY: help install setup-spark demo demo-spark serve notebook lint test test-spark test-catalogs test-airflow test-rie postman validate sim sim-mutations test-concurrency fuzz-filters corpus lost-delete attack bench bench-spark study dist golden index requirements clean
 
 ##@ Start
 
@@ -155,6 +160,10 @@ bench: install ## measure; the figures land in benchmarks/results
 
 bench-spark: setup-spark ## COMPACT beside Spark, PyIceberg and a bare COPY (half an hour); into docs/spark.md too
 	$(BIN)/python -m benchmarks --runs 3 spark_large spark_many spark_deletes
+
+study: setup-spark ## 200 small merges under five ways to compact (ITERATIONS=20 ROWS=100000 ENGINE=spark MERGE_ON_READ=1 PUBLISH=1)
+	$(BIN)/python -m studies.small_files --jars .servers/ivy $(if $(ITERATIONS),--iterations $(ITERATIONS)) $(if $(ROWS),--rows $(ROWS)) \
+		$(if $(ENGINE),--engine $(ENGINE)) $(if $(MERGE_ON_READ),--merge-on-read) $(if $(PUBLISH),--publish)
 
 ##@ Build
 
