@@ -20,6 +20,7 @@ from benchmarks.cold_start import measurements
 from benchmarks.lake import make_table, write_files
 from benchmarks.measuring import RESULTS, Lake, Promise, Question, interleaved, median, paired
 from benchmarks.metadata_memory import make_many
+from benchmarks.optimized_write import optimized_write
 from benchmarks.query import query
 from benchmarks.query_child import query_child
 from benchmarks.requests import requests
@@ -238,6 +239,7 @@ QUESTIONS: Mapping[str, Question] = {
     "query_child": query_child,
     "amplification": amplification,
     "query": query,
+    "optimized_write": optimized_write,
 }
 ON_SPARK: Mapping[str, Question] = {
     "spark_large": spark.large,
@@ -267,6 +269,8 @@ COLUMNS = (
     ("MB left", "output_mb", ".1f"),
     ("bytes written / bytes of data", "amplification", ".2f"),
     ("most small files", "most", ".0f"),
+    ("MB written", "written_mb", ".1f"),
+    ("taken along", "taken", ".0f"),
     ("compactions", "compactions", ".0f"),
 )
 

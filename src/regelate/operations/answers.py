@@ -100,6 +100,9 @@ def written(result: WriteResult, *, job_id: str | None = None, status: str | Non
         already_done=result.already_done,
         compaction_job_id=job_id,
         compaction_status=status,
+        files_taken_along=result.files_taken_along,
+        bytes_taken_along=result.bytes_taken_along,
+        optimized_write_fault=result.optimized_fault,
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from regelate.core.planning.plan import FileGroup
 from regelate.core.running.commit import Change, CommitRefused, ExpiryChange, Outcome
 from regelate.core.running.conflict import CommitWindow
 from regelate.core.table.head import Head
-from regelate.core.table.table import FileScanTask, TableSnapshot, TableTotals
+from regelate.core.table.table import FileScanTask, Partition, TableSnapshot, TableTotals
 from regelate.core.upkeep.manifests import ManifestSummary
 
 
@@ -23,6 +23,7 @@ class HeadReader(Protocol):
     def manifests(self) -> tuple[ManifestSummary, ...]: ...
     def dangling_deletes(self) -> frozenset[str]: ...
     def live_tasks(self, rows: object | None = None, key: Sequence[str] = ()) -> tuple[FileScanTask, ...]: ...
+    def small_files(self, partitions: Collection[Partition], below_bytes: int) -> tuple[FileScanTask, ...]: ...
     def window(self, base: TableSnapshot, groups: Sequence[FileGroup]) -> CommitWindow: ...
 
 

@@ -11,6 +11,7 @@ from regelate.core.answers import WriteAnswer
 from regelate.core.jobs.job import Origin
 from regelate.core.measures.measures import Wrote
 from regelate.core.policy.options import AUTOMATIC, Auto
+from regelate.core.policy.write_options import resolve_optimized
 from regelate.core.requests import CompactRequest, MissingColumns, WriteMode
 from regelate.core.table.table import MAIN_BRANCH
 from regelate.errors import RegelateError
@@ -86,7 +87,10 @@ class Writes:
             done = self._written(session, command)
             properties = session.properties
         recommended, small = done.compaction_recommended, done.small_files_count
-        self._telemetry.tell(Wrote(table=address.ident, compaction_recommended=recommended, small_files=small))
+        taken = 0 if done.already_done else done.files_taken_along
+        self._telemetry.tell(
+            Wrote(table=address.ident, compaction_recommended=recommended, small_files=small, files_taken_along=taken)
+        )
         starts = recommended and ref == MAIN_BRANCH
         auto = self._knobs.after_write(properties) if starts else Auto.RECOMMEND
         job_id, status = self._followed(address, auto, done.snapshot_id, seconds_left)
@@ -104,6 +108,7 @@ class Writes:
                 check=lambda: self._check(session),
                 fresh_reader=session.fresh_reader,
                 keys=keys,
+                optimized=lambda: resolve_optimized(session.properties),
             )
             return write(tools, command)
 

@@ -13,6 +13,7 @@ ACTORS = (
     "write upsert",
     "write keeping upsert",
     "write overwrite_partitions",
+    "optimized write",
     "foreign append",
     "branch append",
     "position delete",

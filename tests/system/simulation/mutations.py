@@ -16,6 +16,7 @@ from regelate.operations.compacting import compact
 from regelate.operations.jobs import leasing
 from regelate.operations.upkeep import cleaning as upkeep_operations
 from regelate.operations.upkeep import expire, reclaim, sweep
+from regelate.operations.writing import replacement
 from tests.system.simulation.undoing import (
     Mutation,
     always,
@@ -25,12 +26,12 @@ from tests.system.simulation.undoing import (
     for_its_snapshot,
     for_main_only,
     from_latest,
-    of_its_snapshot,
     only_uuid,
     over_on_main,
     reachable_from_main,
     renumbered,
     requiring_main,
+    without_deletes,
     without_positions,
     without_requirements,
     without_returned_fields,
@@ -112,7 +113,7 @@ MUTATIONS: dict[str, Mutation] = {
     "carries-old-columns": Mutation(
         "2",
         "rows that an upsert carries over are used again under another schema",
-        ((write, "_replacement", of_its_snapshot), (write._Replacement, "is_for", lambda _: for_its_snapshot)),
+        ((replacement.Replacement, "is_for", lambda _: for_its_snapshot),),
     ),
     "renumbers-entries": Mutation(
         "4",
@@ -175,6 +176,11 @@ MUTATIONS |= {
     "works-without-its-lease": Mutation(
         "9", "a worker goes on after another has its lease", ((leasing.Held, "check", always(None)),)
     ),
+    "takes-files-with-new-deletes": Mutation(
+        "5",
+        "neighbours that an append takes along stand whatever was deleted of them meanwhile",
+        ((replacement, "still_stands", without_deletes),),
+    ),
     "sends-undos-late": Mutation(
         "10", "an undo is sent however late", ((Quarantine, "send_allowance_ms", always(2**62)),)
     ),
@@ -197,7 +203,7 @@ KNOWN_SEEDS = {
     "no-fixed-point": 0,
     "forgets-its-runs": 28,
     "believes-silence": 119,
-    "carries-old-columns": 419,
+    "carries-old-columns": 705,
     "renumbers-entries": 29,
     "no-ledger": 3,
     "sweeps-the-living": 58,
@@ -212,6 +218,7 @@ KNOWN_SEEDS = {
     "believes-rollbacks": 139,
     "believes-returned-columns": 88,
     "works-without-its-lease": 31,
+    "takes-files-with-new-deletes": 734,
     "sends-undos-late": 993,
 }
 """A seed that noticed each when it was last looked for, by the law that it undoes: where a quick check begins."""

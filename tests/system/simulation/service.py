@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from regelate.core.policy.policy import GB, CompactionPolicy, PlacementPolicy, Verify
+from regelate.core.policy.write_options import OptimizedWrite
 from regelate.core.requests import MissingColumns, WriteMode
 from regelate.core.table.table import MAIN_BRANCH
 from regelate.operations.compacting.compact import CompactCommand, CompactionTools, CompactOutcome, compact
@@ -117,10 +118,14 @@ def writing(hand: Hand, request: Request) -> WriteResult:
         check=lambda: SmallFileCheck(interval=rng.choice((0, 5)), policy=compaction_policy(rng)),
         fresh_reader=session.fresh_reader,
         keys=lambda: SimKeyRewriter(hand.door, session.outputs_of(session.committer.table.metadata)),
+        optimized=lambda: OptimizedWrite() if hand.world.takes_along else None,
     )
+    missing = MissingColumns.KEEP if keeps else MissingColumns.NULL
+    hand.world.events["ran optimized write"] += hand.world.takes_along
     with session.run():
-        missing = MissingColumns.KEEP if keeps else MissingColumns.NULL
-        return write(tools, WriteCommand(rows=rows, run_id=request.run_id, mode=mode, key=("key",), missing=missing))
+        done = write(tools, WriteCommand(rows=rows, run_id=request.run_id, mode=mode, key=("key",), missing=missing))
+    hand.world.events["took optimized write"] += bool(done.files_taken_along)
+    return done
 
 
 def _keeping(row: Row, old: ModelRows, extras: Sequence[int]) -> Row:

@@ -96,19 +96,13 @@ def without_requirements(shipped: Any) -> Any:
     return updates
 
 
-def of_its_snapshot(shipped: Any) -> Any:
-    """Of what an upsert replaces: remember only the snapshot that it was computed on, not the schema."""
-
-    def replacement(tools: Any, command: Any, incoming: Any, head: Any) -> Any:
-        found = shipped(tools, command, incoming, head)
-        found.snapshot_id = head.snapshot_id
-        return found
-
-    return replacement
-
-
 def for_its_snapshot(self: Any, head: Any) -> bool:
-    return bool(self.snapshot_id == head.snapshot_id)
+    return bool(self.head.snapshot_id == head.snapshot_id)
+
+
+def without_deletes(shipped: Any) -> Any:
+    """Of files read on an earlier head: that they are live, with whatever deletes."""
+    return lambda read, live: shipped([replace(t, deletes=()) for t in read], [replace(t, deletes=()) for t in live])
 
 
 def requiring_main(shipped: Any) -> Any:

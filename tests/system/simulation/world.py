@@ -97,6 +97,8 @@ class World:
         """How soon the next action follows while others are under way."""
         self.punctual = self.rng.choice((0.005, 0.02, 0.05, 0.2))
         """How soon a late request arrives."""
+        self.takes_along = random.Random(f"{seed}/optimized").random() < 0.4
+        """Whether the table has `regelate.write.optimized`."""
         self.is_v1 = self.rng.random() < 1 / 7
         drawn = script(self.rng, self.kind, is_v1=self.is_v1, length=length, stories=random.Random(f"{seed}/story"))
         self.script = [a for a in drawn if a.index not in without]

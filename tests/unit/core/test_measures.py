@@ -19,6 +19,7 @@ from regelate.core.measures.measures import (
     FILE_SIZES,
     FILES_COMPACTED,
     FILES_RATIO,
+    FILES_TAKEN_ALONG,
     LAST_COMPACTION,
     METRICS,
     QUERY_TIME,
@@ -145,6 +146,8 @@ def test_a_compaction_that_left_no_file_has_no_ratio() -> None:
 
 def test_a_write_that_did_not_look_counts_as_a_write_and_as_nothing_else() -> None:
     assert told(Wrote(table="t", compaction_recommended=False, small_files=None)) == {WRITES: [1]}
+    taking = Wrote(table="t", compaction_recommended=False, small_files=None, files_taken_along=3)
+    assert told(taking) == {WRITES: [1], FILES_TAKEN_ALONG: [3]}
     looked = told(Wrote(table="t", compaction_recommended=True, small_files=12))
     assert looked == {WRITES: [1], COMPACTION_CHECKS: [1], COMPACTION_RECOMMENDED: [1], SMALL_FILES: [12]}
 

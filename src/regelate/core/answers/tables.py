@@ -82,6 +82,9 @@ class WriteAnswer:
     `already_done`: the same `idempotency_key` had landed before, as this snapshot; this request added no row. With
     `compaction.auto`: the job that was submitted, or how the COMPACT ended (its status, or the code of its error; also
     of why nobody could look for small files).
+
+    With `regelate.write.optimized`: the small files that this commit took along, and the code of the error because of
+    which some were left alone.
     """
 
     records_written: int
@@ -91,6 +94,9 @@ class WriteAnswer:
     already_done: bool
     compaction_job_id: str | None
     compaction_status: str | None
+    files_taken_along: int
+    bytes_taken_along: int
+    optimized_write_fault: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,6 +123,9 @@ SMALL_FILES = Metric(
     help="Small data files of a table when last looked: by a WRITE's check, TABLE_HEALTH, or after a COMPACT.",
 )
 WRITES = Metric(name="writes", kind=Kind.COUNTER, help="WRITEs answered.")
+FILES_TAKEN_ALONG = Metric(
+    name="files_taken_along", kind=Kind.COUNTER, help="Small files that WRITEs took into their own commits."
+)
 COMPACTION_CHECKS = Metric(name="compaction_checks", kind=Kind.COUNTER, help="WRITEs that looked for small files.")
 COMPACTION_RECOMMENDED = Metric(
     name="compaction_recommended", kind=Kind.COUNTER, help="WRITEs that recommended a COMPACT."
@@ -151,6 +154,7 @@ METRICS = (
     LAST_COMPACTION,
     SMALL_FILES,
     WRITES,
+    FILES_TAKEN_ALONG,
     COMPACTION_CHECKS,
     COMPACTION_RECOMMENDED,
     QUERY_TIME,
@@ -208,6 +212,7 @@ class Wrote:
     table: str
     compaction_recommended: bool
     small_files: int | None
+    files_taken_along: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,15 +258,8 @@ def measurements(occurrence: Occurrence) -> tuple[Measurement, ...]:
             return (Measurement(metric=COMPACTIONS_FAILED, value=1, label_value=code),)
         case Compacted():
             return _of_compaction(occurrence)
-        case Wrote(small_files=None):
-            return (Measurement(metric=WRITES, value=1),)
-        case Wrote(table=table, small_files=small, compaction_recommended=recommended):
-            return (
-                Measurement(metric=WRITES, value=1),
-                Measurement(metric=COMPACTION_CHECKS, value=1),
-                Measurement(metric=COMPACTION_RECOMMENDED, value=int(recommended)),
-                Measurement(metric=SMALL_FILES, value=small or 0, label_value=table),
-            )
+        case Wrote():
+            return _of_write(occurrence)
         case Queried(seconds=seconds):
             return (Measurement(metric=QUERY_TIME, value=seconds),)
         case Assessed(table=table, small_files=small):
@@ -270,6 +268,20 @@ def measurements(occurrence: Occurrence) -> tuple[Measurement, ...]:
             return (Measurement(metric=PENDING_COMPACTIONS, value=pending),)
         case SweepEnded(faults=faults):
             return (Measurement(metric=SWEEPS, value=1), Measurement(metric=SWEEP_ERRORS, value=faults))
+
+
+def _of_write(done: Wrote) -> tuple[Measurement, ...]:
+    taken = done.files_taken_along
+    along = (Measurement(metric=FILES_TAKEN_ALONG, value=taken),) if taken else ()
+    written = (Measurement(metric=WRITES, value=1), *along)
+    if done.small_files is None:
+        return written
+    return (
+        *written,
+        Measurement(metric=COMPACTION_CHECKS, value=1),
+        Measurement(metric=COMPACTION_RECOMMENDED, value=int(done.compaction_recommended)),
+        Measurement(metric=SMALL_FILES, value=done.small_files, label_value=done.table),
+    )
 
 
 def _of_compaction(done: Compacted) -> tuple[Measurement, ...]:

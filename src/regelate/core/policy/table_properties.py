@@ -37,6 +37,7 @@ from regelate.core.policy.options import (
     resolve_policy,
 )
 from regelate.core.policy.policy import MAX_TARGET_BYTES
+from regelate.core.policy.write_options import OPTIMIZED_BYTES_PROPERTY, OPTIMIZED_PROPERTY, taken_bytes
 from regelate.core.requests import CompactRequest
 from regelate.core.table.names import LOCATION_PROPERTIES
 from regelate.core.table.schema import MAX_DEPTH
@@ -293,6 +294,9 @@ KINDS: Mapping[str, PropertyKind] = {
     **{AUTO_PREFIX + name: _kind(read, Use.AUTO) for name, (_, read) in AUTO_OPTIONS.items()},
     AUTO_PROPERTY: _kind(boolean, Use.LOOK),
     GRACE_PROPERTY: _kind(_grace, Use.EXPIRE),
+    # Wrong ones are told by each WRITE, and fail none: it then writes as without them.
+    OPTIMIZED_PROPERTY: _FLAG,
+    OPTIMIZED_BYTES_PROPERTY: _kind(taken_bytes),
 }
 """By name. A bad value of a kind without uses falls back before use, as in Iceberg: a flag to false, a metrics mode to
 the default."""

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from regelate.core.planning.plan import FileGroup
 from regelate.core.table.deletes import applies
-from regelate.core.table.table import DeleteContent, DeleteFile
+from regelate.core.table.table import DeleteContent, DeleteFile, FileScanTask
 from regelate.errors import Conflict
 
 
@@ -125,6 +125,20 @@ def judge(groups: Sequence[FileGroup], window: CommitWindow) -> Verdict:
         else:
             dropped.append(DroppedGroup(group=group, code=reason[0], path=reason[1]))
     return Verdict(kept=tuple(kept), dropped=tuple(dropped))
+
+
+def still_stands(read: Sequence[FileScanTask], live: Sequence[FileScanTask]) -> bool:
+    """Say whether files that were read on an earlier head may be replaced by what was made of them on this one.
+
+    Each must be live with the very deletes that it was read with. What was made gets the number of its commit, so that
+    no delete of before applies to it: a new one of either kind spoils it, unlike in `judge`.
+    """
+    now = {task.data_file.path: task for task in live}
+    return all(
+        (found := now.get(task.data_file.path)) is not None
+        and {d.path for d in found.deletes} == {d.path for d in task.deletes}
+        for task in read
+    )
 
 
 def _spoiled(group: FileGroup, window: CommitWindow) -> tuple[DropCode, str] | None:

@@ -17,6 +17,7 @@ class Head:
 
     `snapshot_id`: what the branch `ref` is on; None where `main` is empty, or another branch is gone.
     `sequence_number`: the last one given, on whatever branch. `schema_id`: of the table's current schema.
+    `name_mapping`: its text, by which files without field ids are read.
     """
 
     uuid: str
@@ -30,6 +31,7 @@ class Head:
     swaps_metadata: bool = False
     """A commit puts its metadata file in the place of the very one that it was made on (SQL, Glue)."""
     ref: str = MAIN_BRANCH
+    name_mapping: str | None = None
 
     @property
     def main_id(self) -> int | None:
@@ -37,6 +39,10 @@ class Head:
         if self.ref == MAIN_BRANCH:
             return self.snapshot_id
         return next((ref.snapshot_id for ref in self.refs if ref.name == MAIN_BRANCH), None)
+
+    def reads_like(self, other: Head) -> bool:
+        """Say whether a data file has the same rows and columns here as on another head of the table."""
+        return (self.schema_id, self.name_mapping) == (other.schema_id, other.name_mapping)
 
     def check_ref(self) -> None:
         """Raise Conflict REF_DROPPED where the branch is gone."""

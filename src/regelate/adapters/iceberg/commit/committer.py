@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from regelate.adapters.iceberg.files.ledger import Elapsed
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.metadata.consistency import check_succession
 from regelate.adapters.iceberg.metadata.history import ancestry, superseded
-from regelate.adapters.iceberg.metadata.pruning import key_pruner
+from regelate.adapters.iceberg.metadata.pruning import key_pruner, partition_pruner
 from regelate.adapters.iceberg.metadata.snapshot import branch_head, refs_of, snapshot_entries
 from regelate.adapters.iceberg.metadata.tasks import Entries, check_metadata, check_readable
 from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults, is_locked, is_overtaken, refusal
@@ -43,6 +43,7 @@ from regelate.core.table.table import (
     DeleteContent,
     DeleteFile,
     FileScanTask,
+    Partition,
     TableSnapshot,
     TableTotals,
 )
@@ -127,6 +128,7 @@ class IcebergCommitter:
             refs=refs_of(metadata),
             swaps_metadata=isinstance(self._catalog, MetastoreCatalog),
             ref=self._ref,
+            name_mapping=metadata.properties.get(MAPPING_PROPERTY),
         )
 
     def totals(self) -> TableTotals:
@@ -207,6 +209,20 @@ class IcebergCommitter:
                 check_readable(data_file)
                 tasks.append(FileScanTask(data_file=data_file, deletes=index.applicable(data_file)))
         return tuple(tasks)
+
+    def small_files(self, partitions: Collection[Partition], below_bytes: int) -> tuple[FileScanTask, ...]:
+        """Return the live files of some partitions that are smaller, at the head last seen, with their deletes."""
+        metadata, manifests = self._table.metadata, self._listed()
+        entries = Entries(metadata, self._table.io, self._reader)
+        index = DeleteIndex(entries.delete_files(manifests))
+        may_hold = partition_pruner(partitions, metadata)
+        return tuple(
+            FileScanTask(data_file=data_file, deletes=index.applicable(data_file))
+            for manifest in manifests
+            if may_hold(manifest)
+            for _, data_file in entries.data_files((manifest,))
+            if data_file.size_bytes < below_bytes and data_file.partition in partitions
+        )
 
     def window(self, base: TableSnapshot, groups: Sequence[FileGroup]) -> CommitWindow:
         """Compare the live files of the planning snapshot with those of the head last seen, for the planned groups."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +11,7 @@ from pyiceberg.expressions import (
     AlwaysTrue,
     And,
     BooleanExpression,
+    EqualTo,
     GreaterThanOrEqual,
     In,
     LessThanOrEqual,
@@ -22,7 +23,8 @@ from pyiceberg.expressions.visitors import (
     expression_evaluator,
     manifest_evaluator,
 )
-from pyiceberg.manifest import DataFile, ManifestFile
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import DateType, IntegerType, LongType, StringType
@@ -30,6 +32,7 @@ from pyiceberg.types import DateType, IntegerType, LongType, StringType
 from regelate.adapters.iceberg.metadata.packed_maps import PackedMap, unpacked
 from regelate.adapters.iceberg.metadata.row_filter import expression_of_text
 from regelate.adapters.iceberg.metadata.transforms import UNREADABLE, Projection
+from regelate.core.table.table import Partition
 from regelate.errors import InvalidRequest
 
 
@@ -125,3 +128,34 @@ def _any_of(name: str, values: list[Any]) -> BooleanExpression:
         return In(term=Reference(name), literals=set(values))
     low = GreaterThanOrEqual(term=Reference(name), value=min(values))
     return And(low, LessThanOrEqual(term=Reference(name), value=max(values)))
+
+
+def partition_pruner(partitions: Collection[Partition], metadata: TableMetadata) -> Callable[[ManifestFile], bool]:
+    """Return a test of data manifests that may list files of these partitions, by their bounds as far as these tell.
+
+    Only plain values are compared: readers differ in the order of others (trap T34: two orders of uuids).
+    """
+    tests: dict[int, list[Callable[[ManifestFile], bool]]] = {}
+    schema = metadata.schema()
+    for partition in partitions:
+        spec = metadata.specs()[partition.spec_id]
+        tests.setdefault(spec.spec_id, []).append(
+            manifest_evaluator(spec, schema, _in_partition(partition, spec, schema))
+        )
+
+    def may_hold(manifest: ManifestFile) -> bool:
+        return manifest.content == ManifestContent.DATA and any(
+            _says(test, manifest) for test in tests.get(manifest.partition_spec_id, ())
+        )
+
+    return may_hold
+
+
+def _in_partition(partition: Partition, spec: PartitionSpec, schema: Schema) -> BooleanExpression:
+    """Return a condition on partition fields that the partition meets."""
+    found: BooleanExpression = AlwaysTrue()
+    for field, value in zip(spec.partition_type(schema).fields, partition.values, strict=True):
+        is_number = type(value) is int and isinstance(field.field_type, IntegerType | LongType)
+        if is_number or (type(value) is str and isinstance(field.field_type, StringType)):
+            found = And(found, EqualTo(term=Reference(field.name), value=value))
+    return found
