@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -24,9 +25,10 @@ from pyiceberg.types import (
     StructType,
 )
 
-from regelate.adapters.duckdb import sql
+from regelate.adapters.duckdb import engine, sql
 from regelate.adapters.iceberg.tables.schema import columns_of
 from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
+from regelate.core.running import slices
 from tests.spark.iceberg import each, java_table
 from tests.support.footers import BEYOND_SPARK, FIXED, PLAIN, elements, every_type, footer_of, key_values, record
 from tests.support.iceberg_tables import live_data_paths, local_path
@@ -166,13 +168,15 @@ def shown(spark: SparkSession, ways: Iterable[str], columns: Iterable[str]) -> d
 
 
 def test_every_promotion_and_evolution_after_a_rewrite_is_read_by_spark_vectorized_and_not(
-    spark: SparkSession, lake: Lake
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`in_pieces`: an output whose row groups were written by themselves, and joined."""
     rewrites: Mapping[str, Mapping[str, Any] | None] = {
         "written": None,
         "compacted": {"force": True},
         "sorted": {"force": True, "strategy": "sort", "sort_order": [{"column": "id", "direction": "desc"}]},
         "by_arrow": {"force": True},
+        "in_pieces": {"force": True},
     }
     wanted: dict[str, list[dict[str, Any]]] = {}
     for way, request in rewrites.items():
@@ -180,8 +184,13 @@ def test_every_promotion_and_evolution_after_a_rewrite_is_read_by_spark_vectoriz
         table = lake.table(EVOLVING, ident=f"evolving.{way}")
         for start in (0, 3):
             lake.write(table, rows[start : start + 3])
-        if request is not None:
-            assert lake.compact(table, **request)["status"] == "COMPLETED"
+        with monkeypatch.context() as limits:
+            if way == "in_pieces":
+                limits.setattr(engine, "MIN_FILES_PER_SCAN", 1)
+                limits.setattr(engine, "MAX_FILES_PER_SCAN", 1)
+                limits.setattr(slices, "WHOLE_ROWS", 1)
+            if request is not None:
+                assert lake.compact(table, **request)["status"] == "COMPLETED"
         evolve(lake, f"evolving.{way}")
         wanted[way] = [evolved(row) for row in rows]
 
@@ -197,6 +206,8 @@ def test_every_promotion_and_evolution_after_a_rewrite_is_read_by_spark_vectoriz
         spark.conf.unset("spark.sql.iceberg.vectorization.enabled")
 
     check()
+    (joined,) = live_data_paths(lake.other_client().load_table("evolving.in_pieces"))
+    assert pq.read_metadata(local_path(joined)).num_row_groups == 2
     later = {"id": 9, "needed": None, "i": 2**40, "d9": "1234567890.25", "new": 1}
     for way, rows in wanted.items():
         lake.write(f"evolving.{way}", [later])

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.core.planning.plan import FileGroup
-from regelate.core.running.slices import BORDER_TOLERANCE, Slice, cut_off, group_start, halves, split
+from regelate.core.running.slices import (
+    BORDER_TOLERANCE,
+    WHOLE_BYTES,
+    WHOLE_ROWS,
+    Slice,
+    cut_off,
+    group_start,
+    halves,
+    split,
+)
 from regelate.core.table.table import FileScanTask
 from tests.unit.core.model_table import UNPARTITIONED, data_file
 
@@ -147,3 +156,44 @@ def test_of_slices_cut_at_a_size_the_last_alone_is_smaller_and_there_are_no_more
     slices = cut_off(group, sizes, size)
     assert len(slices) == -(-sum(sizes) // size)
     assert [piece.rows for piece in slices[:-1]] == [size] * (len(slices) - 1)
+
+
+large_groups = st.builds(
+    group_of,
+    st.lists(st.tuples(st.integers(0, 2 * WHOLE_BYTES), st.integers(0, 2 * WHOLE_ROWS)), min_size=1, max_size=12),
+    st.integers(1, 3),
+)
+
+
+@given(group=large_groups, most=st.integers(1, 6), wanted=st.integers(1, 4))
+def test_pieces_follow_each_other_and_none_is_too_large_to_scan_or_too_small_to_keep(
+    group: FileGroup, most: int, wanted: int
+) -> None:
+    for whole in split(group):
+        found = whole.pieces(most, wanted)
+        assert tuple(task for piece in found for task in piece.tasks) == whole.tasks
+        assert (found[0].first_row, found[-1].end_row) == (whole.first_row, whole.end_row)
+        assert sum(piece.rows for piece in found) == whole.rows
+        if len(found) > 1:
+            assert all(len(piece.tasks) <= most for piece in found)
+            assert all(piece.rows >= WHOLE_ROWS or piece.size_bytes >= WHOLE_BYTES for piece in found)
+
+
+@pytest.mark.parametrize(
+    ("files", "rows", "most", "wanted", "pieces"),
+    [
+        (1_000, 1_000, 500, 2, 2),
+        (1_001, 1_000, 500, 1, 3),
+        (400, 1_000, 500, 2, 2),
+        (400, 1_000, 500, 1, 1),
+        (400, 250, 500, 2, 1),
+        (4_000, 10, 500, 2, 1),
+        (3, 1_000_000, 500, 8, 3),
+        (1, 1_000_000, 500, 2, 1),
+    ],
+)
+def test_as_many_pieces_as_workers_want_or_as_scans_take(
+    files: int, rows: int, most: int, wanted: int, pieces: int
+) -> None:
+    (whole,) = split(group_of([(1_000, rows)] * files, 1))
+    assert len(whole.pieces(most, wanted)) == pieces

@@ -18,7 +18,7 @@ from regelate.adapters.duckdb.copies import LocalCopies
 from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
 from regelate.adapters.duckdb.duckdb_errors import located, miscounted, reading_fault
 from regelate.adapters.duckdb.fingerprints import of_file, of_views
-from regelate.adapters.duckdb.group_rewrite import Call, GroupRewrite, Queued
+from regelate.adapters.duckdb.group_rewrite import Assembly, Call, GroupRewrite, Queued
 from regelate.adapters.duckdb.inputs import check_checksums, check_remote, wrong_size
 from regelate.adapters.duckdb.question import scan_paths
 from regelate.adapters.duckdb.row_groups import too_large
@@ -64,10 +64,12 @@ class DuckDBRewriteEngine:
         workers: int,
         threads: int,
         worker_memory_bytes: int,
+        join: Callable[[Sequence[str], str], bool],
         copies: LocalCopies | None = None,
         renew: Callable[[], ObjectStoreAccess | None] = lambda: None,
     ) -> None:
-        """`renew` returns other credentials for the files that are read where they lie, once these were refused."""
+        """`join` makes one file of the pieces of an output, or says that they cannot be one. `renew` returns other
+        credentials for the files that are read where they lie, once these were refused."""
         self._connect = connect
         self._views = views
         self._outputs = outputs
@@ -75,6 +77,7 @@ class DuckDBRewriteEngine:
         self._workers = max(workers, 1)
         self._threads = max(threads, 1)
         self._worker_memory_bytes = worker_memory_bytes
+        self._join = join
         self._copies = copies
         self._renew = renew
 
@@ -104,11 +107,16 @@ class DuckDBRewriteEngine:
         if self._copies is not None:
             self._copies.begin(groups)
         try:
-            self._run(self._queue(rewrites, policy), progress)
+            queue, writes = self._queue(rewrites, policy)
+            with self._threads_for(writes):
+                self._run(queue, progress)
         except BaseException:  # interrupted: nothing of this run can have been committed
             for rewrite in rewrites:
                 self._outputs.discard(rewrite.reserved)
             raise
+        finally:
+            for assembly in (assembly for rewrite in rewrites for assembly in rewrite.assemblies):
+                assembly.discard()
         results: list[RewriteResult] = []
         failed: list[tuple[FileGroup, Exception]] = []
         for rewrite in rewrites:
@@ -124,8 +132,21 @@ class DuckDBRewriteEngine:
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         return self._connection.cursor()
 
-    def _queue(self, rewrites: Sequence[GroupRewrite], policy: CompactionPolicy) -> list[Queued]:
-        """Return what is to be done, group by group: the copies of one group make room for those of the next."""
+    @contextmanager
+    def _threads_for(self, writes: int) -> Iterator[None]:
+        """Give each worker one thread while there is a file for each to write: two that share two threads take up to
+        twice the memory, and more time."""
+        if writes >= self._workers > 1:
+            self._cursor().execute("SET threads = 1")
+        try:
+            yield
+        finally:
+            if writes >= self._workers > 1:
+                self._cursor().execute(f"SET threads = {self._threads}")
+
+    def _queue(self, rewrites: Sequence[GroupRewrite], policy: CompactionPolicy) -> tuple[list[Queued], int]:
+        """Return what is to be done, group by group, for the copies of one group make room for those of the next; and
+        how much of it writes."""
         writing: list[list[Call]]
         if policy.strategy is Strategy.SORT:
             writing = [[partial(self.write_sorted, rewrite, policy)] for rewrite in rewrites]
@@ -138,7 +159,7 @@ class DuckDBRewriteEngine:
                 own.append(partial(self.count_deleted, rewrite))
             rewrite.calls_left = len(own)
             queue += [(rewrite, call) for call in own]
-        return queue
+        return queue, sum(map(len, writing))
 
     def check(self, rewrite: GroupRewrite) -> None:
         check_checksums(self._cursor, self._here(rewrite).tasks)
@@ -240,21 +261,65 @@ class DuckDBRewriteEngine:
         slices = [(rewrite, piece) for rewrite in rewrites for piece in split(rewrite.group)]
         partitions = [rewrite.group.partition for rewrite, _ in slices]
         targets = self._outputs.reserve(partitions, target_bytes=policy.target_file_size_bytes)
+        wanted = -(-self._workers // max(len(slices), 1))
         calls: dict[int, list[Call]] = {rewrite.group.index: [] for rewrite in rewrites}
-        for (rewrite, piece), target in zip(slices, targets, strict=True):
+        for (rewrite, whole), target in zip(slices, targets, strict=True):
             rewrite.reserved.append(target.location)
-            calls[rewrite.group.index].append(partial(self.write_slice, rewrite, piece, target, policy))
+            own = calls[rewrite.group.index]
+            pieces = self._pieces(whole, wanted)
+            if len(pieces) == 1:
+                own.append(partial(self.write_slice, rewrite, whole, target, policy))
+                continue
+            paths = [str(self._folder / f"piece-{uuid.uuid4().hex}.parquet") for _ in pieces]
+            assembly = Assembly(whole=whole, target=target, pieces=paths)
+            rewrite.assemblies.append(assembly)
+            own += [
+                partial(self.write_piece, rewrite, assembly, number, piece, policy)
+                for number, piece in enumerate(pieces)
+            ]
         return [calls[rewrite.group.index] for rewrite in rewrites]
 
-    def write_slice(self, rewrite: GroupRewrite, piece: Slice, target: OutputTarget, policy: CompactionPolicy) -> None:
+    def _pieces(self, whole: Slice, wanted: int) -> tuple[Slice, ...]:
+        """Return what one output is written in: itself, or pieces that keep all workers busy and no scan too large.
+
+        Where files have deletes nobody knows how many rows a piece will have.
+        """
+        if any(task.deletes for task in whole.tasks):
+            return (whole,)
+        return whole.pieces(self._files_per_scan(), wanted)
+
+    def _as_read(self, rewrite: GroupRewrite, piece: Slice) -> Slice:
         here = self._here(rewrite)
         first = rewrite.group.tasks.index(piece.tasks[0])
-        piece = replace(piece, group=here, tasks=here.tasks[first : first + len(piece.tasks)])
-        rows = self._copy(self._cursor(), piece, target.local_path, policy)
+        return replace(piece, group=here, tasks=here.tasks[first : first + len(piece.tasks)])
+
+    def write_slice(self, rewrite: GroupRewrite, piece: Slice, target: OutputTarget, policy: CompactionPolicy) -> None:
+        rows = self._copy(self._cursor(), self._as_read(rewrite, piece), target.local_path, policy)
         if rows:
             rewrite.added.append(self._outputs.publish(target, sort_order_id=None))
         else:
             Path(target.local_path).unlink(missing_ok=True)
+
+    def write_piece(
+        self, rewrite: GroupRewrite, assembly: Assembly, number: int, piece: Slice, policy: CompactionPolicy
+    ) -> None:
+        """Write one piece of an output; whoever writes the last one joins them."""
+        if assembly.is_joined:  # and its upload was refused: the pieces are gone
+            self.write_slice(rewrite, assembly.whole, assembly.target, policy)
+            return
+        here = self._as_read(rewrite, piece)
+        view = self._views.write(here.tasks)
+        size = sql.even_row_groups(here.rows, self._row_group_rows(here.rows, here.size_bytes))
+        select = sql.select_slice(view, here)
+        self._write(self._cursor(), select, assembly.pieces[number], view.columns, policy, size)
+        if not assembly.completes(number):
+            return
+        if self._join(assembly.pieces, assembly.target.local_path):
+            assembly.is_joined = True
+            rewrite.added.append(self._outputs.publish(assembly.target, sort_order_id=None))
+        else:  # one piece alone has a -0.0, and so another writer
+            assembly.discard()
+            self.write_slice(rewrite, assembly.whole, assembly.target, policy)
 
     def _copy(self, cursor: duckdb.DuckDBPyConnection, piece: Slice, path: str, policy: CompactionPolicy) -> int:
         size = self._row_group_rows(piece.rows, piece.size_bytes)

@@ -205,6 +205,12 @@ def row_group_rows(part_rows: int, part_bytes: int, columns: Sequence[Column], t
     return bounded // 2048 * 2048
 
 
+def even_row_groups(rows: int, most: int) -> int:
+    """Return the rows of each row group where `rows` make several of at most about `most` each, none much smaller."""
+    count = -(-rows // most)
+    return max(-(-rows // max(count, 1) // 2048), 1) * 2048
+
+
 def _width(column: Column) -> int:
     if column.children:
         inside = sum(_width(c) for c in column.children)

@@ -1,3 +1,3 @@
 """Parquet's own bytes: footers read and rewritten, pages left alone."""
 
-__all__ = ["iceberg_footer"]
+__all__ = ["iceberg_footer", "splicing"]

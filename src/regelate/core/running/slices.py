@@ -13,6 +13,9 @@ from regelate.core.table.table import FileScanTask
 BORDER_TOLERANCE = 0.1
 """A cut moves to the nearest file border when that changes the output's size by at most this share of it."""
 
+WHOLE_ROWS, WHOLE_BYTES = 100_000, 8 * 1024 * 1024
+"""A row group of as many rows, or bytes, reads as fast as a larger one; many smaller ones take up to twice as long."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
@@ -49,6 +52,17 @@ class Slice:
         if at == 0:
             return None, self
         return replace(self, tasks=self.tasks[:at], end_row=None), replace(self, tasks=self.tasks[at:], first_row=0)
+
+    def pieces(self, max_files: int, wanted: int) -> tuple[Slice, ...]:
+        """Cut this slice into consecutive ones of at most `max_files` files each, of which row groups can be made that
+        are worth keeping: `wanted` of them, or as many as it takes. One alone where that cannot be.
+        """
+        least = -(-len(self.tasks) // max_files)
+        for count in range(max(least, wanted), max(least, 2) - 1, -1):
+            found = self.scans(-(-len(self.tasks) // count))
+            if all(part.rows >= WHOLE_ROWS or part.size_bytes >= WHOLE_BYTES for part in found):
+                return found
+        return (self,)
 
     def scans(self, max_files: int) -> tuple[Slice, ...]:
         """Cut this slice into consecutive ones of at most `max_files` files each, for reading one after the other."""
