@@ -332,3 +332,29 @@ def test_values_that_duckdb_would_change_come_through_a_merge(lake: Writing) -> 
     assert str(found[1]["u"]) == records[0]["u"]
     assert str(found[2]["d"]) == "nan"
     assert found[2]["t"] is not None
+
+
+def test_upsert_after_upsert_leaves_three_files_at_most_for_hardly_more_bytes_and_the_rows_of_the_model(
+    tmp_path: Path,
+) -> None:
+    """As `python -m benchmarks optimized_write` does a thousand times."""
+    written: list[int] = []
+    most: list[int] = []
+    for name, properties in {"plain": {}, "optimized": ON}.items():
+        lake, rng = Writing(tmp_path / name), random.Random(5)
+        table, model = lake.table(properties=properties), dict[int, Row]()
+        written.append(0)
+        most.append(0)
+        for number in range(30):
+            old = [rng.randrange(len(model))] if number % 10 == 9 else []
+            keys = [*old, *range(len(model), len(model) + 9)]
+            batch = {key: (key, "ab"[key % 2], f"{number}") for key in keys}
+            lake.write(*batch.values(), **UPSERT)
+            model |= batch
+            summary = table.refresh().current_snapshot().summary  # type: ignore[union-attr]
+            written[-1] += int(summary.additional_properties["added-files-size"])  # type: ignore[union-attr]
+            most[-1] = max(most[-1], *(files_of(table, p) for p in "ab"))
+        assert_rows(table, list(model.values()))
+        assert_no_orphans(table)
+    assert most[1] <= 3 < most[0]
+    assert written[1] <= 2 * written[0]

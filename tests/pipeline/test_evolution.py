@@ -270,6 +270,49 @@ def test_spark_reads_the_branch_that_the_service_writes_and_compacts_and_main_ne
     assert len(api.ask("QUERY", ref="side")["rows"]) == 4
 
 
+METADATA_TABLES = ("snapshots", "history", "files", "entries", "all_entries", "manifests", "partitions", "refs")
+
+
+def test_spark_reads_what_an_optimized_write_merged_at_every_snapshot_and_after_a_change_of_columns(
+    spark: SparkSession, lake: Lake
+) -> None:
+    by_kind = [{"source": "kind", "transform": "identity"}]
+    on = {"regelate.write.optimized": "true"}
+    api = Api(spark, lake, {"id": INT, "kind": TEXT, "a": TEXT}, partition_spec=by_kind, properties=on)
+    seen: dict[int, Counter[str]] = {}
+
+    def wrote(*rows: dict[str, Any], **more: Any) -> int:
+        answer = api.ask("WRITE", records=list(rows), **more)
+        seen[answer["snapshot_id"]] = api.by_spark()
+        return int(answer["files_taken_along"])
+
+    assert wrote({"id": 1, "kind": "x", "a": "1"}, {"id": 2, "kind": "y", "a": "2"}) == 0
+    assert wrote({"id": 3, "kind": "x", "a": "3"}) == 1
+    spark.sql(f"INSERT INTO {api.sql} VALUES (4, 'x', 'spark'), (5, 'y', 'spark')")
+    spark.sql(f"DELETE FROM {api.sql} WHERE id = 4")
+    api.ask("ALTER_TABLE", rename_columns={"a": "b"}, add_columns={"c": LONG}, alter_columns={"id": {"type": "long"}})
+    assert wrote({"id": 2**40, "kind": "y", "b": "6", "c": 6}) == 2
+    upsert = {"mode": "upsert", "key": ["id"]}
+    assert wrote({"id": 1, "kind": "x", "b": "new", "c": 1}, {"id": 7, "kind": "y", "b": "7"}, **upsert) == 1
+    expected = [(1, "x", "new", 1), (2, "y", "2", None), (3, "x", "3", None), (5, "y", "spark", None)]
+    expected += [(7, "y", "7", None), (2**40, "y", "6", 6)]
+    names = ("id", "kind", "b", "c")
+    model = Counter(repr(sorted(zip(names, row, strict=True))) for row in expected)
+    assert api.by_spark() == model
+    assert {row.file_count for row in spark.sql(f"SELECT file_count FROM {api.sql}.partitions").collect()} == {1}
+    for snapshot_id, rows in list(seen.items())[-2:]:
+        assert api.by_spark(f"VERSION AS OF {snapshot_id}") == rows
+    first = next(iter(seen))
+    assert sum(api.by_spark(f"VERSION AS OF {first}").values()) == 2
+    for table in METADATA_TABLES:
+        assert spark.sql(f"SELECT * FROM {api.sql}.{table}").collect()
+    operations = {row.snapshot_id: row.operation for row in spark.sql(f"SELECT * FROM {api.sql}.snapshots").collect()}
+    assert [operations[snapshot_id] for snapshot_id in seen] == ["append", "overwrite", "overwrite", "overwrite"]
+    spark.sql(f"UPDATE {api.sql} SET b = 'on' WHERE id = 7")
+    api.compact()
+    assert sum(api.by_spark().values()) == len(expected)
+
+
 def sorted_items(row: dict[str, Any]) -> list[tuple[str, Any]]:
     return sorted(row.items())
 
