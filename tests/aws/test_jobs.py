@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from regelate.handler import make_handler
+from regelate.pipeline import auto
 from tests.aws.lake import S3Lake
 from tests.entrypoints.fakes import REPOSITORY, LambdaContext
 from tests.servers.moto_aws import KEYS, REGION, client, jobs_table
@@ -107,6 +109,55 @@ def test_the_fifth_write_submits_a_job_and_the_worker_makes_five_files_one(cloud
     assert cloud.stack.rows("users", limit=100) == before
     assert cloud.messages() == []
     assert cloud.stack.ok("COMPACT", "users")["status"] == "NOTHING_TO_DO"
+
+
+AUTOMATIC = {"regelate.auto.enabled": "true", "regelate.auto.min-num-files": "5"}
+
+
+def foreign_commits(cloud: Cloud) -> str:
+    """Make a table, append to it five times by PyIceberg alone, and return where its metadata is by then."""
+    cloud.stack.create("w", {"id": "long"}, properties=AUTOMATIC)
+    table = cloud.stack.table("default.w")
+    for number in range(5):
+        table.append(pa.table({"id": [number]}, pa.schema([("id", pa.int64())])))
+    return str(table.metadata_location)
+
+
+def test_an_event_of_the_bucket_about_new_metadata_makes_the_worker_compact_what_another_wrote(cloud: Cloud) -> None:
+    bucket, _, key = foreign_commits(cloud).removeprefix("s3://").partition("/")
+    event = json.loads((REPOSITORY / "events" / "rule_s3_notice.json").read_text())
+    event["detail"] |= {"bucket": {"name": bucket}, "object": {"key": key}}
+    told = [cloud.stack.invoke(event) for _ in range(3)]
+    assert [(answer["table"], answer["status"]) for answer in told[:1]] == [("default.w", "SUBMITTED")]
+    assert {(answer["status"], answer["job_id"]) for answer in told[1:]} == {("JOB_RUNNING", told[0]["job_id"])}
+    assert cloud.worked(cloud.messages()) == []
+    job = cloud.stack.ok("JOB_STATUS", job_id=told[0]["job_id"])
+    assert (job["state"], job["origin"], job["totals"]["files_compacted"]) == ("SUCCEEDED", "EVENT", 5)
+    assert [row["id"] for row in cloud.stack.rows("w")] == list(range(5))
+
+
+class ConfiguredSpark:
+    """As much of a Spark session as is asked where somebody else is told: its configuration."""
+
+    def __init__(self, **told: str) -> None:
+        self.conf = {auto.PREFIX + key.replace("_", "-"): value for key, value in told.items()}
+
+
+def test_a_driver_of_spark_tells_the_queue_and_the_worker_hears_of_it(cloud: Cloud) -> None:
+    foreign_commits(cloud)
+    spark: Any = ConfiguredSpark(tenant="default")
+
+    def tell(notice: Mapping[str, str]) -> None:
+        text, group = json.dumps(notice), {"MessageGroupId": "w", "MessageDeduplicationId": "1"}
+        cloud.sqs.send_message(QueueUrl=cloud.queue, MessageBody=text, **group)
+
+    auto.after_commit(spark, "anything.default.w", tell=tell)
+    assert auto.drain(60)
+    (notice,) = cloud.messages()
+    assert cloud.worked([notice]) == []
+    (part,) = cloud.messages()
+    assert cloud.worked([part]) == []
+    assert len(list(cloud.stack.table("default.w").scan().plan_files())) == 1
 
 
 def test_row_40_a_message_that_is_delivered_twice_lands_once(cloud: Cloud) -> None:
