@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks import spark
 from benchmarks.amplification import amplification
+from benchmarks.auto_write import auto_write
 from benchmarks.cold_start import measurements
 from benchmarks.lake import make_table, write_files
 from benchmarks.measuring import RESULTS, Lake, Promise, Question, interleaved, median, paired
@@ -238,6 +239,7 @@ QUESTIONS: Mapping[str, Question] = {
     "requests": requests,
     "query_child": query_child,
     "amplification": amplification,
+    "auto_write": auto_write,
     "query": query,
     "optimized_write": optimized_write,
 }
@@ -262,6 +264,7 @@ def machine() -> dict[str, Any]:
 
 COLUMNS = (
     ("median s", "seconds", ".2f"),
+    ("middle WRITE ms", "middle_ms", ".1f"),
     ("median peak MB", "peak_mb", ".0f"),
     ("files opened", "files_opened", ".0f"),
     ("row groups", "row_groups", ".0f"),

@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.counting import IMPLEMENTATION, counting
 from benchmarks.measuring import Promise
 
-WRITES = 400
+WRITES = 120
 PROPERTIES = {"off": "false", "on": "true"}
 _CATALOG_CALLS = ("load_table", "commit_table", "namespace_exists")
 
