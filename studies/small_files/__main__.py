@@ -16,7 +16,7 @@ from rich.table import Table
 
 from regelate.report.frames import Frame
 from studies.small_files import reporting
-from studies.small_files.arms import ARMS, Arm
+from studies.small_files.arms import ARMS, Arm, Compaction
 from studies.small_files.compactors import EngineName, compactor
 from studies.small_files.lake import Lake, start_spark
 from studies.small_files.logbook import Logbook, Measured, Mismatch, Session, Workload
@@ -69,7 +69,7 @@ def _measure(folder: Path, log: Logbook, arms: Sequence[Arm], options: Any) -> N
             def watch(one: Measured) -> None:
                 bar.update(task, advance=1, description=f"{one.arm} {one.iteration}: {one.data_files:,} files")
 
-            warm_up(lake, ARMS, log)
+            warm_up(lake, [arm for arm in ARMS if arm.compaction is Compaction.AUTOMATIC], log)
             run(lake, arms, log, options.iterations, watch=watch)
     finally:
         spark.stop()

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,17 @@ def start_spark(home: Path, jars: Path | None) -> SparkSession:
     conf = {} if jars is None else {"spark.jars.ivy": str(jars.absolute())}
     launch = Launch(master="local[*]", driver_memory="4g", conf=conf)
     return open_session(embedded_lake(home, CATALOG), launch, app_name="small-files")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a piece of work took: by the clock, and of all processors."""
+
+    seconds: float
+    processor_seconds: float
+
+
+NOTHING = Spent(seconds=0.0, processor_seconds=0.0)
 
 
 class Lake:
@@ -86,21 +98,24 @@ class Lake:
         """Merge a batch, compact where the arm says so, and query; the clock runs for these three alone."""
         table = self._tables[arm.key]
         before = int(table.metadata["last-sequence-number"])
-        merge_seconds = self._merged(arm, table, batch)
-        compaction_seconds = 0.0
+        merge = self._merged(arm, table, batch)
+        compaction = NOTHING
         if arm.compaction is Compaction.AUTOMATIC:
-            compaction_seconds = _seconds(lambda: self._compactor.automatic(table.name))
-        query_seconds = _seconds(lambda: self._spark.sql(QUERY.format(table=table.name.sql)).collect())
+            compaction = self._spent(lambda: self._compactor.automatic(table.name))
+        query = self._spent(lambda: self._spark.sql(QUERY.format(table=table.name.sql)).collect())
         if arm.compaction.is_scheduled(batch.iteration):
-            compaction_seconds = _seconds(lambda: self._compactor.scheduled(table.name))
+            compaction = self._spent(lambda: self._compactor.scheduled(table.name))
         table.refresh()
         added = sorted((e for e in table.log if e.sequence_number > before), key=lambda e: e.sequence_number)
         return Measured(
             arm=arm.key,
             iteration=batch.iteration,
-            merge_seconds=round(merge_seconds, 4),
-            compaction_seconds=round(compaction_seconds, 4),
-            query_seconds=round(query_seconds, 4),
+            merge_seconds=merge.seconds,
+            compaction_seconds=compaction.seconds,
+            query_seconds=query.seconds,
+            merge_processor_seconds=merge.processor_seconds,
+            compaction_processor_seconds=compaction.processor_seconds,
+            query_processor_seconds=query.processor_seconds,
             compactions=sum(entry.operation == "replace" for entry in added),
             files_after_merge=_number(added[0], "total-data-files"),
             bytes_written=sum(_number(entry, "added-files-size") for entry in added),
@@ -120,16 +135,28 @@ class Lake:
         asked = f"SELECT count(*), count(DISTINCT id), bit_xor(xxhash64({columns})) FROM {_name(arm).sql}"
         return tuple(self._spark.sql(asked).first())
 
-    def _merged(self, arm: Arm, table: SparkTable, batch: Batch) -> float:
+    def _merged(self, arm: Arm, table: SparkTable, batch: Batch) -> Spent:
         rows = frame(self._spark, batch, tasks=self._workload.tasks, seed=self._workload.seed)
         # Spark merges nothing that it takes for random, and the rows that came are no part of what is measured.
         rows.localCheckpoint().createOrReplaceTempView(SOURCE)
         with self._set({"spark.sql.shuffle.partitions": str(self._workload.tasks), **arm.writer.settings}):
-            return _seconds(lambda: self._spark.sql(MERGE.format(table=table.name.sql, source=SOURCE)))
+            return self._spent(lambda: self._spark.sql(MERGE.format(table=table.name.sql, source=SOURCE)))
 
     def _counts(self, name: TableName) -> Mapping[str, int]:
         counted: Mapping[str, int] = self._spark.sql(COUNTS.format(table=name.metadata_table("files"))).first().asDict()
         return counted
+
+    def _spent(self, work: Callable[[], Any]) -> Spent:
+        processor, started = self._processor_seconds(), time.perf_counter()
+        work()
+        seconds = time.perf_counter() - started
+        return Spent(seconds=round(seconds, 4), processor_seconds=round(self._processor_seconds() - processor, 4))
+
+    def _processor_seconds(self) -> float:
+        """Return what this process and Java have used so far, in all their threads."""
+        jvm: Any = self._spark._jvm
+        java = jvm.java.lang.ProcessHandle.current().info().totalCpuDuration().get().toMillis()
+        return time.process_time() + float(java) / 1000
 
     @contextmanager
     def _set(self, settings: Mapping[str, str]) -> Iterator[None]:
@@ -146,12 +173,6 @@ class Lake:
 
 def _name(arm: Arm) -> TableName:
     return TableName(catalog=CATALOG, namespace=(NAMESPACE,), table=arm.key)
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 def _number(entry: SnapshotEntry, key: str) -> int:

@@ -42,7 +42,7 @@ class Session:
 class Measured:
     """One iteration of one arm. Files, row groups, snapshots and manifests: at its end; bytes and rows: within it.
 
-    `merged_snapshot` is what MERGE committed and `snapshot_id` the head at the end: another one after a compaction.
+    Processor seconds are those of Spark and of the process with our service: another program's work is not in them.
     `bytes_rewritten` are those of files that left the table, `rows_in` the rows of the batch.
     """
 
@@ -51,6 +51,9 @@ class Measured:
     merge_seconds: float
     compaction_seconds: float
     query_seconds: float
+    merge_processor_seconds: float
+    compaction_processor_seconds: float
+    query_processor_seconds: float
     compactions: int
     files_after_merge: int
     data_files: int

@@ -12,7 +12,7 @@ from regelate.report.jobs import Report, Section
 from studies.small_files.arms import Arm
 from studies.small_files.charts import all_arms, one_arm
 from studies.small_files.logbook import Logbook
-from studies.small_files.results import SLOPE_FROM, ArmResult, promises, result_of, slope_text
+from studies.small_files.results import SLOPE_FROM, ArmResult, Clock, promises, result_of, slope_text
 
 WHOLE = 200
 """The iterations of the whole study; what has fewer says so."""
@@ -63,31 +63,32 @@ def pictures(results: Sequence[ArmResult]) -> dict[str, bytes]:
 
 def report_of(log: Logbook, results: Sequence[ArmResult]) -> Report:
     """Return what a run says: the arms side by side, what was promised of them, and each of them."""
+    kept = promised_frame(results)
     together = Section(
         title="All arms",
         line=_run_line(log, results),
         failed=False,
         frames=(
-            ("Results", results_frame(results)),
+            *((f"Time, seconds {clock.value}", results_frame(results, clock)) for clock in Clock),
             ("Written", written_frame(results)),
-            ("Growth", growth_frame(results)),
-            ("Promised", promised_frame(results)),
+            *((f"Growth, seconds {clock.value}", growth_frame(results, clock)) for clock in Clock),
+            *([("Promised", kept)] if kept.rows else []),
         ),
         notes=(_machine_line(log, results), *_short_of_whole(results)),
     )
     return Report(title=_TITLE, sections=(together, *map(_arm_section, results)))
 
 
-def results_frame(results: Sequence[ArmResult]) -> Frame:
-    """Return the arms side by side: time, and how steady they are (SD: standard deviation)."""
+def results_frame(results: Sequence[ArmResult], clock: Clock) -> Frame:
+    """Return the arms side by side by one clock: time, and how steady they are (SD: standard deviation)."""
     columns = ("arm", "total minutes", "SD of file count", "SD of MERGE + compaction, s", "SD of query, s")
     rows = [
         (
             result.arm.title,
-            f"{result.minutes:.2f}",
+            f"{result.times[clock].minutes:.2f}",
             f"{result.files_deviation:.1f}",
-            f"{result.write_deviation:.2f}",
-            f"{result.query_deviation:.2f}",
+            f"{result.times[clock].write_deviation:.2f}",
+            f"{result.times[clock].query_deviation:.2f}",
         )
         for result in results
     ]
@@ -110,10 +111,14 @@ def written_frame(results: Sequence[ArmResult]) -> Frame:
     return Frame(columns=columns, rows=tuple(rows), right=frozenset({1, 2, 3, 4}))
 
 
-def growth_frame(results: Sequence[ArmResult]) -> Frame:
+def growth_frame(results: Sequence[ArmResult], clock: Clock) -> Frame:
     """Return by how much each iteration takes longer than the one before, with the interval of 95 %."""
-    columns = ("arm, ms per iteration [95 %]", "MERGE", "MERGE + compaction", "query")
-    rows = [(r.arm.title, *map(slope_text, (r.merge_slope, r.write_slope, r.query_slope))) for r in results]
+    columns = ("arm, per iteration (95 %)", "MERGE", "MERGE + compaction", "query")
+    rows = [
+        (result.arm.title, *(slope_text(one) for one in (times.merge_slope, times.write_slope, times.query_slope)))
+        for result in results
+        for times in [result.times[clock]]
+    ]
     return Frame(columns=columns, rows=tuple(rows), right=frozenset({1, 2, 3}))
 
 

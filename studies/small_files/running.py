@@ -10,10 +10,10 @@ from studies.small_files.arms import Arm
 from studies.small_files.logbook import Logbook, Measured, Mismatch
 from studies.small_files.workload import Batch, batches
 
-BLOCK = 5
+BLOCK = 2
 """Iterations of one arm before the next has its turn: what else the machine does meets all arms alike."""
-WARM_UP = 3
-"""Iterations that are not measured, when a process begins: Java is slow at first."""
+WARM_UP = 2
+"""Iterations of an arm that are not measured, when a process begins: Java is slow at first."""
 
 
 class Tables(Protocol):
