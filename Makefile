@@ -161,7 +161,7 @@ bench: install ## measure; the figures land in benchmarks/results
 bench-spark: setup-spark ## COMPACT beside Spark, PyIceberg and a bare COPY (half an hour); into docs/spark.md too
 	$(BIN)/python -m benchmarks --runs 3 spark_large spark_many spark_deletes
 
-study: setup-spark ## 200 small merges under five ways to compact (ITERATIONS=20 ROWS=100000 ENGINE=spark MERGE_ON_READ=1 PUBLISH=1)
+study: setup-spark ## 200 small merges under six ways to compact (ITERATIONS=20 ROWS=100000 ENGINE=spark MERGE_ON_READ=1 PUBLISH=1)
 	$(BIN)/python -m studies.small_files --jars .servers/ivy $(if $(ITERATIONS),--iterations $(ITERATIONS)) $(if $(ROWS),--rows $(ROWS)) \
 		$(if $(ENGINE),--engine $(ENGINE)) $(if $(MERGE_ON_READ),--merge-on-read) $(if $(PUBLISH),--publish)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 SCHEDULE = 20
@@ -52,13 +52,15 @@ class Writer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One way to keep a table. `key` names its table and its picture; `colour`: of its lines."""
+    """One way to keep a table. `key` names its table and its picture; `colour`: of its lines; `properties`: of its
+    table, besides its writer's."""
 
     key: str
     title: str
     colour: str
     compaction: Compaction
     writer: Writer
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 PLAIN = Writer(
@@ -105,5 +107,13 @@ ARMS: Sequence[Arm] = (
         colour="#2a6f97",
         compaction=Compaction.AUTOMATIC,
         writer=OPTIMIZED,
+    ),
+    Arm(
+        key="adaptive",
+        title="Both, with adaptive targets",
+        colour="#7f7f7f",
+        compaction=Compaction.AUTOMATIC,
+        writer=OPTIMIZED,
+        properties={"regelate.compaction.target-file-size-bytes": "adaptive"},
     ),
 )

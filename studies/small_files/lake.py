@@ -64,10 +64,9 @@ class Lake:
 
     def create(self, arm: Arm) -> None:
         """Make an arm's table anew; one that is there goes, with its files."""
-        properties = {
-            **arm.writer.table_properties(self._workload.rows),
-            **(MERGE_ON_READ if self._workload.merge_on_read else {}),
-        }
+        written = arm.writer.table_properties(self._workload.rows)
+        merged = MERGE_ON_READ if self._workload.merge_on_read else {}
+        properties = {**written, **arm.properties, **merged}
         listed = ", ".join(f"{text(key)} = {text(value)}" for key, value in properties.items())
         columns = ", ".join(f"{name} {kind}" for name, kind, _ in COLUMNS)
         name = _name(arm)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from regelate.pipeline.names import TableName
+from regelate.pipeline.tables import SparkTable
 from studies.small_files.arms import ARMS, MIN_NUM_FILES, Arm
 from studies.small_files.compactors import EngineName, compactor
 from studies.small_files.lake import Lake as Tables
@@ -26,7 +27,7 @@ TASKS = 27
 """So many that the second merge brings a table over the files that an automatic run waits for."""
 WORKLOAD = Workload(rows=1000, tasks=TASKS, seed=1, merge_on_read=False, engine="regelate")
 BY_KEY = {arm.key: arm for arm in ARMS}
-SHOWN = [BY_KEY[key] for key in ("none", "auto", "auto_optimized")]
+SHOWN = [BY_KEY[key] for key in ("none", "auto", "adaptive")]
 """Within two iterations the others do what these do."""
 
 
@@ -58,7 +59,14 @@ def test_every_arm_holds_the_same_rows(spark: SparkSession, log: Logbook) -> Non
 def test_every_task_writes_a_file_unless_writes_are_optimized(log: Logbook) -> None:
     tail = math.ceil(TASKS * UPDATES)  # the files that hold the rows that come again, which the second MERGE rewrites
     assert [one.data_files for one in log.of("none")] == [TASKS, TASKS + TASKS - tail]
-    assert all(one.data_files <= 2 * one.iteration for one in log.of("auto_optimized"))
+    assert all(one.data_files <= 2 * one.iteration for one in log.of("adaptive"))
+
+
+def test_a_table_has_the_properties_of_its_arm_and_of_its_writer(spark: SparkSession, log: Logbook) -> None:
+    for arm in SHOWN:
+        had = SparkTable(spark, TableName.parse(f"local.study.{arm.key}")).properties
+        wanted = {**arm.writer.table_properties(WORKLOAD.rows), **arm.properties}
+        assert wanted.items() <= had.items()
 
 
 def test_an_automatic_run_comes_when_there_are_enough_files(log: Logbook) -> None:
@@ -87,7 +95,7 @@ def test_a_commit_that_the_log_does_not_know_is_undone_before_a_run_goes_on(
 def test_a_compaction_by_hand_leaves_one_file_whoever_does_it(
     spark: SparkSession, lake: Lake, log: Logbook, tables: Tables
 ) -> None:
-    for engine, key in ((EngineName.REGELATE, "none"), (EngineName.SPARK, "auto_optimized")):
+    for engine, key in ((EngineName.REGELATE, "none"), (EngineName.SPARK, "adaptive")):
         name = TableName.parse(f"local.study.{key}")
         before = rows_of(spark, BY_KEY[key])
         compactor(engine, spark, lake.folder).scheduled(name)

@@ -40,8 +40,8 @@ def test_the_keys_of_arms_are_names_of_tables_and_no_two_share_one_or_a_colour()
     assert all(arm.key.isidentifier() for arm in ARMS)
 
 
-def test_arms_differ_in_when_they_are_compacted_and_how_they_write_and_in_nothing_else() -> None:
-    assert len({(arm.compaction, arm.writer is PLAIN) for arm in ARMS}) == len(ARMS)
+def test_no_two_arms_are_compacted_and_written_alike_into_tables_of_the_same_properties() -> None:
+    assert len({(arm.compaction, arm.writer is PLAIN, *arm.properties.items()) for arm in ARMS}) == len(ARMS)
     assert BY_KEY["auto"].writer is BY_KEY["scheduled"].writer is BY_KEY["none"].writer
     assert BY_KEY["auto_optimized"].writer is BY_KEY["optimized"].writer
 
