@@ -45,8 +45,8 @@ def _built(folder: Path) -> tuple[Path, Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, target)
     build = (
-        "from setuptools import build_meta as b; import sys; "
-        "print(b.build_wheel(sys.argv[1])); print(b.build_sdist(sys.argv[1]))"
+        "from setuptools import build_meta as b; import sys; to = sys.argv[1]; "  # which setuptools writes anew
+        "print(b.build_wheel(to)); print(b.build_sdist(to))"
     )
     DIST.mkdir(exist_ok=True)
     told = subprocess.run(
