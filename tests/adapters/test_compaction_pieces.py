@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.expressions import LessThan
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, FixedType, LongType, NestedField, StringType
+from pyiceberg.types import BinaryType, DoubleType, FixedType, LongType, NestedField, PrimitiveType, StringType
 
 from regelate.adapters.duckdb import engine as rewriting
 from regelate.core.running import slices
@@ -168,3 +169,28 @@ def test_an_output_whose_upload_is_refused_is_written_anew_when_its_pieces_are_g
     assert lake.compact(table, force=True, verify="strict", tools=tools)["status"] == "COMPLETED"
     assert live_data_paths(table.refresh()) == refused
     assert sorted(table.scan().to_arrow().column("id").to_pylist()) == list(range(FILES * ROWS))
+
+
+@pytest.mark.parametrize(
+    ("column", "high", "sought", "found"),
+    [
+        (DoubleType(), math.nan, "v < -100", -500.0),
+        (StringType(), "\U0010ffff" * 300, "v < 'a'", "A"),
+        (BinaryType(), b"\xff" * 300, "v < 'a'", b"A"),
+    ],
+    ids=["NaN", "text that cannot be raised", "bytes that cannot be raised"],
+)
+def test_bounds_of_an_output_hold_the_rows_of_a_piece_that_has_none(
+    lake: Lake, column: PrimitiveType, high: object, sought: str, found: object
+) -> None:
+    """DuckDB gives a row group no bounds for such a value; those of the others would hide its rows from every reader."""
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "v", column))
+    usual: object = {DoubleType(): 1.0, StringType(): "m", BinaryType(): b"m"}[column]
+    rows: list[list[tuple[object, ...]]] = [[(ROWS * n + i, usual) for i in range(ROWS)] for n in range(FILES)]
+    rows[-1][:2] = [(-1, high), (-2, found)]
+    table = lake.table(schema, *rows)
+    watched = Watched()
+    assert compact(lake, table, watched)["status"] == "COMPLETED"
+    assert len(watched.wrote) == PIECES
+    predicate = LessThan("v", b"a") if column == BinaryType() else sought
+    assert table.refresh().scan(row_filter=predicate).to_arrow().column("id").to_pylist() == [-2]

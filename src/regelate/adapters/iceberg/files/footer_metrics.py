@@ -52,8 +52,13 @@ class MetricsPlan:
         found = data_file_statistics_from_parquet_metadata(
             cast(pq.FileMetaData, _Footer(footer, self._times)), self._plan, names
         ).to_serialized_dict()
+        open_ended = {leaf.field_id for i, leaf in enumerate(self._leaves) if _is_open_ended(footer, i)}
         lower, upper = (
-            {i: cut for i, raw in found[f"{name}_bounds"].items() if (cut := self._cut(i, raw, side)) is not None}
+            {
+                i: cut
+                for i, raw in found[f"{name}_bounds"].items()
+                if i not in open_ended and (cut := self._cut(i, raw, side)) is not None
+            }
             for side, name in enumerate(("lower", "upper"))
         )
         return FooterMetrics(
@@ -73,6 +78,21 @@ class MetricsPlan:
             return raised(kind, raw, length) if side else truncated(kind, raw, length)
         zeros = ZERO_BYTES.get(kind, ())
         return zeros[side] if raw in zeros else raw
+
+
+def _is_open_ended(footer: pq.FileMetaData, column: int) -> bool:
+    """Say whether a row group has values of a column and no bounds of them: those of the others are not the file's.
+
+    DuckDB leaves out bounds where there is a NaN, and those of long text or bytes that cannot be cut.
+    """
+    chunks = (footer.row_group(number).column(column) for number in range(footer.num_row_groups))
+    return any(not _is_bounded(chunk.statistics, chunk.num_values) for chunk in chunks)
+
+
+def _is_bounded(statistics: pq.Statistics | None, values: int) -> bool:
+    if statistics is None:
+        return False
+    return bool(statistics.has_min_max or (statistics.has_null_count and statistics.null_count == values))
 
 
 class _Footer:
