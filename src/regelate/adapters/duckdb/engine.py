@@ -304,7 +304,7 @@ class DuckDBRewriteEngine:
         self, rewrite: GroupRewrite, assembly: Assembly, number: int, piece: Slice, policy: CompactionPolicy
     ) -> None:
         """Write one piece of an output; whoever writes the last one joins them."""
-        if assembly.is_joined:  # and its upload was refused: the pieces are gone
+        if assembly.is_spent:  # and an upload was refused: the pieces are gone
             self.write_slice(rewrite, assembly.whole, assembly.target, policy)
             return
         here = self._as_read(rewrite, piece)
@@ -314,8 +314,8 @@ class DuckDBRewriteEngine:
         self._write(self._cursor(), select, assembly.pieces[number], view.columns, policy, size)
         if not assembly.completes(number):
             return
+        assembly.is_spent = True
         if self._join(assembly.pieces, assembly.target.local_path):
-            assembly.is_joined = True
             rewrite.added.append(self._outputs.publish(assembly.target, sort_order_id=None))
         else:  # one piece alone has a -0.0, and so another writer
             assembly.discard()

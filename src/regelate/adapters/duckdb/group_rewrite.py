@@ -52,7 +52,7 @@ class Assembly:
     target: OutputTarget
     pieces: Sequence[str]
     ready: set[int] = field(default_factory=set)
-    is_joined: bool = False
+    is_spent: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def completes(self, number: int) -> bool:
