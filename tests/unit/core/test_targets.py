@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from regelate.core.planning.plan import plan_compaction
 from regelate.core.policy.options import AUTOMATIC, CompactionDefaults, resolve_policy
 from regelate.core.policy.policy import GB, MB, CompactionPolicy
+from regelate.core.policy.table_properties import Use, refuse_unusable
 from regelate.core.policy.targets import STEP, adaptive_target, named_target, stored_bytes, target_suffix
 from regelate.core.requests import CompactRequest
 from regelate.errors import InvalidRequest
@@ -117,3 +118,32 @@ def _bytes_written(*, named: bool) -> int:
         if plan.groups:
             written += sum(table.apply(plan, even, policy, named=named))
     return written
+
+
+SMALL, LARGE = "regelate.compaction.min-file-size-bytes", "regelate.compaction.max-file-size-bytes"
+
+
+@given(table_bytes=st.integers(0, 20 * TB), low=st.integers(0, 2 * GB), high=st.integers(1, 4 * GB))
+def test_an_adaptive_target_keeps_to_the_min_and_max_beside_it_however_large_the_table(
+    table_bytes: int, low: int, high: int
+) -> None:
+    """A table must not grow into a refusal, nor be refused by the target of an empty one."""
+    assume(low + 1 < high)
+    properties = {**ADAPTIVE, SMALL: str(low), LARGE: str(high)}
+    policy = resolved(CompactRequest(), properties, table_bytes)
+    assert low < policy.target_file_size_bytes < high
+    assert (policy.min_file_size_bytes, policy.max_file_size_bytes) == (low, high)
+    refuse_unusable(properties, Use.COMPACT, Use.AUTO)
+
+
+def test_a_min_and_a_max_that_clash_are_refused_beside_an_adaptive_target() -> None:
+    with pytest.raises(InvalidRequest, match="INVALID_OPTION"):
+        resolved(CompactRequest(), {**ADAPTIVE, SMALL: str(300 * MB), LARGE: str(200 * MB)}, 0)
+
+
+@pytest.mark.parametrize(("table_bytes", "least"), [(0, 64 * MB), (10 * TB, 200 * MB)])
+def test_what_automatic_runs_count_gives_way_to_an_adaptive_target_that_is_not_larger(
+    table_bytes: int, least: int
+) -> None:
+    properties = {**ADAPTIVE, "regelate.auto.min-file-size-bytes": str(200 * MB)}
+    assert resolved(AUTOMATIC, properties, table_bytes).min_file_size_bytes == least

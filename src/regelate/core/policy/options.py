@@ -181,10 +181,18 @@ class _Layer:
     names: Mapping[str, str] = field(default_factory=dict)
 
     def adapted(self, table_bytes: int) -> _Layer:
-        """Return the layer with a number where its target is the table's size to tell."""
+        """Return the layer with a number where its target is the table's size to tell.
+
+        Nobody wrote that number, so it keeps to the layer's own min and max, by Iceberg's ratios: a table must not grow
+        into a refusal.
+        """
         if self.values.get("target") != ADAPTIVE:
             return self
-        return replace(self, values={**self.values, "target": adaptive_target(table_bytes)})
+        low, high = self.values.get("min") or 0, min(self.values.get("max") or MAX_TARGET_BYTES, MAX_TARGET_BYTES)
+        target = min(max(adaptive_target(table_bytes), -(-4 * low // 3)), 5 * high // 9)
+        if low + 1 < high and not low < target < high:
+            target = (low + high) // 2
+        return replace(self, values={**self.values, "target": max(target, 1)})
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -344,7 +352,8 @@ def _size_tiered(layers: tuple[_Layer, ...], properties: Mapping[str, str], conf
     found = [_capped(named, own), _capped(_Layer(values=defaults, names=names), own)]
     knobs: dict[str, Any] = layered(asked.values, *(layer.values for layer in found))
     target: int = knobs["target"]
-    for index, overruled in enumerate((asked.sizes.get("target") is not None, True)):
+    unwritten = asked.sizes.get("target") is not None or (grows and "target" not in _auto_layer(properties).values)
+    for index, overruled in enumerate((unwritten, True)):
         if overruled and found[index].sizes.get("min", 0) >= target:
             found[index] = replace(found[index], values={**found[index].values, "min": None})
     sized_by = [
