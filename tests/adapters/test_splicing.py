@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,22 @@ def test_a_column_chunk_that_reaches_into_the_next_file_is_refused(tmp_path: Pat
     _change(Path(pieces[0]), number, Path(pieces[0]).stat().st_size)
     with pytest.raises(Malformed, match="does not lie within its file"):
         splice(pieces, str(tmp_path / "whole.parquet"))
+
+
+def test_on_a_full_disk_half_a_file_is_not_left_behind(tmp_path: Path) -> None:
+    """A limit on the size of a file stands in for the end of the disk; the second piece does not fit."""
+    pieces = pieces_of(tmp_path, by_pyarrow, (ROWS, ROWS))
+    target = tmp_path / "whole.parquet"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (Path(pieces[0]).stat().st_size + 1_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            splice(pieces, str(target))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert not target.exists()
 
 
 @pytest.mark.parametrize("data", [b"", MAGIC * 2, b"PAR1" + b"\xff" * 40 + (40).to_bytes(4, "little") + MAGIC])

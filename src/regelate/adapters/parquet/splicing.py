@@ -29,14 +29,23 @@ def splice(pieces: Sequence[str], target: str) -> bool:
     """Join local files into a new one, in their order; False, and nothing is done, where they cannot be one.
 
     They can where their footers say the same of everything but rows: schema, writer, keys and values. Each piece is
-    deleted once it is copied, so that the disk holds one of them twice at most. Errors: Malformed for what is no
-    Parquet file, or points outside of itself.
+    deleted once it is copied, so that the disk holds one of them twice at most; half a file is not left behind. Errors:
+    Malformed for what is no Parquet file, or points outside of itself.
     """
     footers = [_footer(piece) for piece in pieces]
-    joined = footers[0][1]
-    shape = _shape(joined)
+    shape = _shape(footers[0][1])
     if any(_shape(other) != shape for _, other in footers[1:]):
         return False
+    try:
+        _join(pieces, footers, target)
+    except BaseException:  # on a full disk, half a file is in the way of the next attempt
+        Path(target).unlink(missing_ok=True)
+        raise
+    return True
+
+
+def _join(pieces: Sequence[str], footers: Sequence[tuple[Footer, Struct]], target: str) -> None:
+    joined = footers[0][1]
     groups: list[Struct] = []
     rows = 0
     with Path(target).open("wb") as sink:
@@ -55,7 +64,6 @@ def splice(pieces: Sequence[str], target: str) -> bool:
         joined.put(ROW_GROUPS, LIST, Items(STRUCT, list(groups)))
         footer_bytes = encode(joined)
         sink.write(footer_bytes + len(footer_bytes).to_bytes(4, "little") + MAGIC)
-    return True
 
 
 def _footer(path: str) -> tuple[Footer, Struct]:
