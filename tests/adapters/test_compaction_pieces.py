@@ -19,7 +19,7 @@ from regelate.core.running.slices import Slice
 from regelate.errors import RegelateError, Unavailable
 from regelate.operations.compacting.compact import CompactionTools
 from tests.support.deletes_writer import add_position_deletes
-from tests.support.iceberg_tables import live_data_paths, local_path
+from tests.support.iceberg_tables import live_data_files, live_data_paths, local_path
 from tests.support.lake import Lake, in_table_order
 
 SCHEMA = Schema(
@@ -93,6 +93,23 @@ def test_the_pieces_of_an_output_become_one_file_with_its_rows_in_table_order(la
     assert pq.read_table(local_path(path)).column("id").to_pylist() == [i for ids in order for i in ids]
     footer = pq.read_metadata(local_path(path))
     assert [footer.row_group(n).num_rows for n in range(footer.num_row_groups)] == [2 * ROWS] * PIECES
+
+
+def test_a_file_that_the_table_lists_twice_is_read_twice_and_no_other_is_missed(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third piece begins with the second entry of the fourth file, which is equal to the first one."""
+    monkeypatch.setattr(slices, "WHOLE_ROWS", ROWS)
+    files = sorted(live_data_files(lake.table(SCHEMA, *batches(), ident="db.source")), key=lambda file: file.file_path)
+    table = lake.table(SCHEMA)
+    with table.transaction() as transaction, transaction.update_snapshot().fast_append() as added:
+        for file in [*files[:4], *files[3:]]:
+            added.append_data_file(file)
+    before = sorted(table.refresh().scan().to_arrow().column("id").to_pylist())
+    watched = Watched()
+    assert lake.compact(table, force=True, verify="fast", tools=watched.tools)["status"] == "COMPLETED"
+    assert len(watched.wrote) == PIECES + 1
+    assert sorted(table.refresh().scan().to_arrow().column("id").to_pylist()) == before
 
 
 @pytest.mark.parametrize("zero_in", [0, FILES - 1])

@@ -290,8 +290,8 @@ class DuckDBRewriteEngine:
 
     def _as_read(self, rewrite: GroupRewrite, piece: Slice) -> Slice:
         here = self._here(rewrite)
-        first = rewrite.group.tasks.index(piece.tasks[0])
-        return replace(piece, group=here, tasks=here.tasks[first : first + len(piece.tasks)])
+        end = piece.first_task + len(piece.tasks)
+        return replace(piece, group=here, tasks=here.tasks[piece.first_task : end])
 
     def write_slice(self, rewrite: GroupRewrite, piece: Slice, target: OutputTarget, policy: CompactionPolicy) -> None:
         rows = self._copy(self._cursor(), self._as_read(rewrite, piece), target.local_path, policy)

@@ -19,10 +19,14 @@ WHOLE_ROWS, WHOLE_BYTES = 100_000, 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """Whole tasks but for the first, read from `first_row`, and the last, read up to `end_row` (None: to its end)."""
+    """Whole tasks but for the first, read from `first_row`, and the last, read up to `end_row` (None: to its end).
+
+    `first_task`: where they begin among the group's. A table may list a file twice, so they cannot be looked for there.
+    """
 
     group: FileGroup
     tasks: tuple[FileScanTask, ...]
+    first_task: int = 0
     first_row: int = 0
     end_row: int | None = None
 
@@ -45,13 +49,13 @@ class Slice:
 
     def parted(self, count: int) -> tuple[Slice | None, Slice | None]:
         """Return its part in the first `count` files of the group, and its part in the others."""
-        first = self.group.tasks.index(self.tasks[0])
-        at = min(max(count - first, 0), len(self.tasks))
+        at = min(max(count - self.first_task, 0), len(self.tasks))
         if at == len(self.tasks):
             return self, None
         if at == 0:
             return None, self
-        return replace(self, tasks=self.tasks[:at], end_row=None), replace(self, tasks=self.tasks[at:], first_row=0)
+        rest = replace(self, tasks=self.tasks[at:], first_task=self.first_task + at, first_row=0)
+        return replace(self, tasks=self.tasks[:at], end_row=None), rest
 
     def pieces(self, max_files: int, wanted: int) -> tuple[Slice, ...]:
         """Cut this slice into consecutive ones of at most `max_files` files each, of which row groups can be made that
@@ -71,6 +75,7 @@ class Slice:
             Slice(
                 group=self.group,
                 tasks=self.tasks[low : low + max_files],
+                first_task=self.first_task + low,
                 first_row=self.first_row if low == 0 else 0,
                 end_row=self.end_row if low + max_files >= len(self.tasks) else None,
             )
@@ -118,7 +123,13 @@ def _between(group: FileGroup, cuts: Sequence[tuple[int, int]]) -> tuple[Slice, 
     for (task, row), (next_task, next_row) in pairwise(edges):
         end = next_task + (1 if next_row else 0)
         slices.append(
-            Slice(group=group, tasks=group.tasks[task:end], first_row=row, end_row=next_row if next_row else None)
+            Slice(
+                group=group,
+                tasks=group.tasks[task:end],
+                first_task=task,
+                first_row=row,
+                end_row=next_row if next_row else None,
+            )
         )
     return tuple(slices)
 
