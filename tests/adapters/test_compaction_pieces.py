@@ -200,7 +200,7 @@ def test_an_output_whose_upload_is_refused_is_written_anew_when_its_pieces_are_g
     ],
     ids=["NaN", "text that cannot be raised"],
 )
-def test_bounds_of_an_output_hold_the_rows_of_a_piece_that_has_none(
+def test_t49_bounds_of_an_output_hold_the_rows_of_a_piece_that_has_none(
     lake: Lake, column: PrimitiveType, high: object, sought: str, found: object
 ) -> None:
     """DuckDB gives a row group no bounds for such a value; those of the others would hide its rows from readers."""

@@ -256,6 +256,9 @@ class FakeService:
             "already_done": False,
             "compaction_job_id": None,
             "compaction_status": None,
+            "files_taken_along": 0,
+            "bytes_taken_along": 0,
+            "optimized_write_fault": None,
         }
 
     @answering(QueryAnswer)

@@ -77,6 +77,19 @@ def test_a_tables_adaptive_target_is_that_of_automatic_runs_too_unless_they_have
     assert resolved(AUTOMATIC, own, 10 * TB).target_file_size_bytes == 256 * MB
 
 
+@pytest.mark.parametrize("table_bytes", [0, 4 * TB])
+def test_a_table_that_shrinks_has_no_file_split_that_was_right_sized(table_bytes: int) -> None:
+    table = ModelTable()
+    table.append([GB] * 40, suffix=target_suffix(GB))
+    policy = resolved(CompactRequest(), ADAPTIVE, table_bytes)
+    assert plan_compaction(table.photograph(policy), policy).groups == ()
+    named = {**ADAPTIVE, "regelate.compaction.max-file-size-bytes": str(GB - 1)}
+    policy = resolved(CompactRequest(), named, table_bytes)
+    assert plan_compaction(table.photograph(policy), policy).files == 40
+    by_number = resolved(CompactRequest(target_file_size_mb=128), ADAPTIVE, table_bytes)
+    assert by_number.max_file_size_bytes == int(1.8 * 128 * MB)
+
+
 def test_a_request_may_ask_for_an_adaptive_target() -> None:
     asked = CompactRequest(options={"target-file-size-bytes": "adaptive"})
     assert resolved(asked, {}, 10 * TB).target_file_size_bytes == GB

@@ -34,7 +34,7 @@ from regelate.core.policy.policy import (
     layered,
     sized,
 )
-from regelate.core.policy.targets import ADAPTIVE, adaptive_target
+from regelate.core.policy.targets import ADAPTIVE, LARGE_WHERE_TARGETS_GROW, adaptive_target
 from regelate.core.requests import CompactRequest
 from regelate.errors import InvalidRequest
 
@@ -214,12 +214,9 @@ def resolve_policy(
     `now_ms` enters the policy only where the selection reads it, or no plan id would be found again.
     Raises InvalidRequest: INVALID_OPTION for a knob, INVALID_FIELD for `partition_filter` and `where`.
     """
-    layers: tuple[_Layer, ...]
-    layers = (
-        _request_layer(request).adapted(table_bytes),
-        _table_layer(table_properties).adapted(table_bytes),
-        _config_layer(config),
-    )
+    read = (_request_layer(request), _table_layer(table_properties), _config_layer(config))
+    layers = tuple(layer.adapted(table_bytes) for layer in read)
+    grows = layered(*(layer.values for layer in read)).get("target") == ADAPTIVE
     knobs: dict[str, Any] = layered(*(layer.values for layer in layers))
     selection = Selection(knobs.get("selection", Selection.SMALL_FILES))
     if selection is Selection.SIZE_TIERED:
@@ -237,6 +234,8 @@ def resolve_policy(
         policy = sized(CompactionPolicy(**knobs), [layer.sizes for layer in layers])
     except InvalidRequest as fault:
         raise _with_sources(fault, layers) from fault
+    if grows and not any(layer.sizes.get("max") for layer in read):
+        policy = replace(policy, max_file_size_bytes=max(policy.max_file_size_bytes, LARGE_WHERE_TARGETS_GROW))
     _check_row_group(layers[0], table_properties)
     return policy
 

@@ -14,6 +14,8 @@ from regelate.core.policy.policy import GB, MB
 ADAPTIVE = "adaptive"
 LEAST, MOST = 128 * MB, GB
 SMALL_TABLE, LARGE_TABLE = 10 * GB, 10 * 1024 * GB
+LARGE_WHERE_TARGETS_GROW = int(1.80 * MOST)
+"""No file that any such target would make is too large, though the table has shrunk since, or does not say its size."""
 STEP = 16 * MB
 """A target that moved with every commit would give each plan another id."""
 _TARGET = re.compile(r"-t([1-9][0-9]{0,12})\.parquet", re.ASCII)
