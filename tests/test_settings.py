@@ -162,6 +162,7 @@ def test_a_table_of_ours_is_compacted_to_the_sizes_of_the_config(load: Load) -> 
         table_properties=settings.table_defaults,
         config=settings.compaction_defaults,
         now_ms=0,
+        table_bytes=0,
     )
     assert (policy.target_file_size_bytes, policy.min_file_size_bytes) == (256 * MB, 64 * MB)
 

@@ -62,8 +62,10 @@ def test_spark_resolves_the_policy_that_the_service_would(
     fields: dict[str, Any], defaults: CompactionDefaults, properties: dict[str, str]
 ) -> None:
     sent = SparkRequest.of_json(SparkRequest(compact=CompactRequest(**fields), defaults=defaults).as_json())
-    ours = resolve_policy(request=CompactRequest(**fields), table_properties=properties, config=defaults, now_ms=5)
-    assert policy_of(rewrite_of(sent), properties, now_ms=5) == ours
+    ours = resolve_policy(
+        request=CompactRequest(**fields), table_properties=properties, config=defaults, now_ms=5, table_bytes=0
+    )
+    assert policy_of(rewrite_of(sent), properties, now_ms=5, table_bytes=0) == ours
 
 
 @given(
@@ -157,4 +159,9 @@ def test_what_the_service_did_not_write_is_refused(written: str, capsys: pytest.
 
 def test_a_wrong_option_is_refused_by_its_name() -> None:
     with pytest.raises(InvalidRequest, match="no-such-option"):
-        policy_of(rewrite_of(SparkRequest(compact=CompactRequest(options={"no-such-option": "1"}))), {}, now_ms=0)
+        policy_of(
+            rewrite_of(SparkRequest(compact=CompactRequest(options={"no-such-option": "1"}))),
+            {},
+            now_ms=0,
+            table_bytes=0,
+        )

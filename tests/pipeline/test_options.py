@@ -16,7 +16,7 @@ def asked(**given: str) -> Rewrite:
 
 
 def test_without_a_flag_or_a_property_icebergs_defaults_hold() -> None:
-    policy = policy_of(Rewrite(), {}, now_ms=0)
+    policy = policy_of(Rewrite(), {}, now_ms=0, table_bytes=0)
     assert procedure_options(Rewrite(), policy, 2) == {
         "target-file-size-bytes": str(512 * MB),
         "min-file-size-bytes": str(384 * MB),
@@ -29,11 +29,11 @@ def test_without_a_flag_or_a_property_icebergs_defaults_hold() -> None:
 def test_a_flag_wins_over_the_table_and_the_table_over_the_jobs_defaults() -> None:
     cdc = {"write.target-file-size-bytes": str(256 * MB), "regelate.compaction.min-input-files": "7"}
     job = Rewrite(defaults=DEFAULTS)
-    assert policy_of(job, {}, now_ms=0).target_file_size_bytes == 128 * MB
-    assert policy_of(job, cdc, now_ms=0).target_file_size_bytes == 256 * MB
-    assert policy_of(job, cdc, now_ms=0).min_input_files == 7
+    assert policy_of(job, {}, now_ms=0, table_bytes=0).target_file_size_bytes == 128 * MB
+    assert policy_of(job, cdc, now_ms=0, table_bytes=0).target_file_size_bytes == 256 * MB
+    assert policy_of(job, cdc, now_ms=0, table_bytes=0).min_input_files == 7
     flagged = Rewrite(options={"target-file-size-bytes": str(64 * MB)}, defaults=DEFAULTS)
-    assert policy_of(flagged, cdc, now_ms=0).target_file_size_bytes == 64 * MB
+    assert policy_of(flagged, cdc, now_ms=0, table_bytes=0).target_file_size_bytes == 64 * MB
 
 
 def test_the_flags_of_compact_table_become_icebergs_options() -> None:
@@ -49,13 +49,13 @@ def test_the_flags_of_compact_table_become_icebergs_options() -> None:
     ]
     job = job_of(make_parser().parse_args(flags))
     assert job.rewrite.where == "d = DATE '2025-01-16'"
-    policy = policy_of(job.rewrite, {}, now_ms=0)
+    policy = policy_of(job.rewrite, {}, now_ms=0, table_bytes=0)
     assert (policy.target_file_size_bytes, policy.min_file_size_bytes, policy.min_input_files) == (256 * MB, 0, 2)
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_the_sequence_number_that_loses_equality_deletes_is_never_used(version: int) -> None:
-    policy = policy_of(Rewrite(), {}, now_ms=0)
+    policy = policy_of(Rewrite(), {}, now_ms=0, table_bytes=0)
     assert procedure_options(Rewrite(), policy, version)["use-starting-sequence-number"] == "false"
     with pytest.raises(InvalidRequest, match="deleted rows come back"):
         procedure_options(asked(use_starting_sequence_number="true"), policy, version)
@@ -64,7 +64,7 @@ def test_the_sequence_number_that_loses_equality_deletes_is_never_used(version: 
 
 def test_force_and_selection_reach_spark_and_the_policy() -> None:
     job = Rewrite(force=True, selection="time-series")
-    policy = policy_of(job, {}, now_ms=1_700_000_000_000)
+    policy = policy_of(job, {}, now_ms=1_700_000_000_000, table_bytes=0)
     assert policy.selection is Selection.TIME_SERIES
     assert policy.now_ms == 1_700_000_000_000
     assert procedure_options(job, policy, 2)["min-input-files"] == "2"
@@ -79,7 +79,7 @@ def test_options_of_spark_are_passed_on_by_icebergs_names() -> None:
         "compression-factor": "0.5",
     }
     job = Rewrite(options=given)
-    found = procedure_options(job, policy_of(job, {}, now_ms=0), 2)
+    found = procedure_options(job, policy_of(job, {}, now_ms=0, table_bytes=0), 2)
     assert {name: found[name] for name in given} == {**given, "partial-progress.enabled": "true"}
 
 
@@ -100,12 +100,12 @@ def test_options_of_spark_are_passed_on_by_icebergs_names() -> None:
 def test_an_option_that_is_unknown_or_out_of_range_is_refused(name: str, value: str) -> None:
     job = Rewrite(options={name: value})
     with pytest.raises(InvalidRequest, match="INVALID_OPTION"):
-        procedure_options(job, policy_of(job, {}, now_ms=0), 2)
+        procedure_options(job, policy_of(job, {}, now_ms=0, table_bytes=0), 2)
 
 
 def test_an_empty_filter_is_refused_because_it_could_mean_all_or_nothing() -> None:
     with pytest.raises(InvalidRequest, match="INVALID_FIELD"):
-        policy_of(Rewrite(where=" "), {}, now_ms=0)
+        policy_of(Rewrite(where=" "), {}, now_ms=0, table_bytes=0)
 
 
 def test_sort_and_zorder_name_columns_and_nothing_else() -> None:

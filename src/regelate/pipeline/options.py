@@ -82,9 +82,7 @@ class Rewrite:
             raise refused("sort", self.sort[0].column, "needs strategy sort")
 
 
-def policy_of(
-    rewrite: Rewrite, properties: Mapping[str, str], *, now_ms: int, table_bytes: int = 0
-) -> CompactionPolicy:
+def policy_of(rewrite: Rewrite, properties: Mapping[str, str], *, now_ms: int, table_bytes: int) -> CompactionPolicy:
     """Resolve the policy as COMPACT does: flag, then table property, then default, then Iceberg's default.
 
     How the rows are laid out is Spark's business, so the policy is a bin-pack's. Errors: InvalidRequest, also for table

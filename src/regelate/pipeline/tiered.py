@@ -17,6 +17,7 @@ from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.policy.table_properties import Use, refuse_unusable
 from regelate.core.table.table import Partition
 from regelate.pipeline.choose import predicate
+from regelate.pipeline.metadata import bytes_of
 from regelate.pipeline.names import TableName
 from regelate.pipeline.options import STARTING_SEQUENCE_NUMBER
 from regelate.pipeline.rewrite import STEP
@@ -81,7 +82,13 @@ def compact_tiers(table: SparkTable) -> TiersDone:
     """
     refuse_unusable(table.properties, Use.COMPACT, Use.AUTO, Use.SPARK)
     config = CompactionDefaults()
-    policy = resolve_policy(request=AUTOMATIC, table_properties=table.properties, config=config, now_ms=0)
+    policy = resolve_policy(
+        request=AUTOMATIC,
+        table_properties=table.properties,
+        config=config,
+        now_ms=0,
+        table_bytes=bytes_of(table.metadata),
+    )
     files = _files_of(table)
     if not has_enough_files(files, policy.min_input_files):
         return TiersDone(told="not due", looked=Looked(files=files or 0, next_at=policy.min_input_files))

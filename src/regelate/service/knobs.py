@@ -99,7 +99,9 @@ class Knobs:
         resolve_check(table_properties=properties, config=self._check)
         resolve_retention(table_properties=properties, config=self._config.retention)
         for request in (ASKS_NOTHING, AUTOMATIC):
-            resolve_policy(request=request, table_properties=properties, config=self._config.compaction, now_ms=0)
+            resolve_policy(
+                request=request, table_properties=properties, config=self._config.compaction, now_ms=0, table_bytes=0
+            )
 
 
 def _uses(request: CompactRequest) -> tuple[Use, ...]:

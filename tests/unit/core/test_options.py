@@ -59,6 +59,7 @@ def resolve(
         table_properties=table or {},
         config=config,
         now_ms=now_ms,
+        table_bytes=0,
         table_sort_order=table_sort_order,
     )
 

@@ -205,7 +205,7 @@ def resolve_policy(
     table_properties: Mapping[str, str] = NO_PROPERTIES,
     config: CompactionDefaults,
     now_ms: int,
-    table_bytes: int = 0,
+    table_bytes: int,
     table_sort_order: tuple[SortField, ...] = (),
 ) -> CompactionPolicy:
     """Resolve every knob of one COMPACT. Every layer is read whole: a malformed property is refused though overruled.

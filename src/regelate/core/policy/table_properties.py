@@ -354,7 +354,7 @@ def refuse_unusable(properties: Mapping[str, str], *uses: Use) -> None:
         for use, request in ((Use.COMPACT, CompactRequest()), (Use.AUTO, AUTOMATIC)):
             if use in uses:
                 config = CompactionDefaults()
-                resolve_policy(request=request, table_properties=properties, config=config, now_ms=0)
+                resolve_policy(request=request, table_properties=properties, config=config, now_ms=0, table_bytes=0)
         if Use.EXPIRE in uses:
             resolve_retention(table_properties=properties, config=RetentionDefaults())
     except InvalidRequest as fault:
