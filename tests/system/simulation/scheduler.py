@@ -43,6 +43,8 @@ class Actor:
     since_commit: int = 0
     """The last commit that it may have seen when it began."""
     closed: bool = False
+    has_ended: bool = False
+    """Its thread does nothing any more, though it may still be alive for a moment."""
     failed_deletes: int = 0
     unknown_attempts: int = 0
     unreachable_looks: int = 0
@@ -102,6 +104,7 @@ class Scheduler:
             finally:
                 if actor.state is State.READY:
                     actor.state = State.DONE
+                actor.has_ended = True
                 self._back.release()
 
         actor.thread = threading.Thread(target=run, name=actor.name, daemon=True)
@@ -154,10 +157,12 @@ class Scheduler:
     def end(self) -> None:
         """Unwind the threads that are left; their storage is closed."""
         for actor in self._actors:
-            if actor.thread is not None and actor.thread.is_alive():
+            if actor.thread is None:
+                continue
+            if not actor.has_ended:
                 actor.closed = True
                 self.resume(actor)
-                actor.thread.join(10)
+            actor.thread.join(10)
         self._actors.clear()
 
 
