@@ -204,6 +204,8 @@ FOREIGN: dict[str, tuple[Edit, str]] = {
         "several columns",
     ),
 }
+AUTOMATIC = {"regelate.auto.enabled": "true", "regelate.auto.min-num-files": "2"}
+"""Of a table with fewer files a notice asks no more."""
 CHANGING = {**EVERY_TABLE_OPERATION, "UPSERT": {"records": [{"id": 1}], "mode": "upsert", "key": ["id"]}}
 for _name in ("DESCRIBE_TABLE", "DROP_TABLE", "DROP_TAG", "ROLLBACK"):  # there is no tag, and nothing to go back to
     del CHANGING[_name]
@@ -214,7 +216,9 @@ def test_row_33_a_table_that_is_not_for_us_is_refused_by_its_reason_and_untouche
     stack: Stack, make: Callable[..., Table], kind: str
 ) -> None:
     change, word = FOREIGN[kind]
-    edit_metadata(make(), change)
+    table = make()
+    edit_metadata(table, change)
+    edit_metadata(table, lambda m: m["properties"].update(AUTOMATIC))
     with stack.untouched():
         for name, fields in CHANGING.items():
             body = request("WRITE" if name == "UPSERT" else name, "t", **fields)
