@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from regelate.adapters.parquet.footer import MAGIC, read_footer, replace_footer
-from regelate.adapters.parquet.splicing import COLUMNS, META_DATA, ROW_GROUPS, splice
+from regelate.adapters.parquet.footer import COLUMNS, MAGIC, META_DATA, ROW_GROUPS, read_footer, replace_footer
+from regelate.adapters.parquet.splicing import splice
 from regelate.adapters.parquet.thrift import I64, Malformed, Struct
 from regelate.adapters.parquet.thrift_reader import decode
 from regelate.adapters.parquet.thrift_writer import encode

@@ -13,7 +13,6 @@ from regelate.core.measures.impact import FileMetrics, PartitionFiles
 from regelate.core.planning.census import Census
 from regelate.core.planning.selection import Reason, check_partition_filters, classify
 from regelate.core.policy.policy import CompactionPolicy
-from regelate.core.policy.targets import stored_bytes
 from regelate.core.table.deletes import DeleteIndex
 from regelate.core.table.table import (
     MAIN_BRANCH,
@@ -67,12 +66,6 @@ def head_of(metadata: Mapping[str, Any]) -> int | None:
     """Return the id of the current snapshot, None for a table without one (v1 writes -1)."""
     found = metadata.get("current-snapshot-id")
     return None if found is None or found == -1 else int(found)
-
-
-def bytes_of(metadata: Mapping[str, Any]) -> int:
-    """Return the bytes of the table's files, as its head tells them; 0 where that does not."""
-    head = next((s for s in log_of(metadata) if s.snapshot_id == head_of(metadata)), None)
-    return 0 if head is None else stored_bytes(head.summary)
 
 
 def table_snapshot(

@@ -14,7 +14,6 @@ from regelate.core.running.stats import CompactionStats, PhaseSeconds
 from regelate.core.table.table import SnapshotEntry, TableSnapshot
 from regelate.errors import InvalidRequest, RegelateError
 from regelate.pipeline.choose import Choice, choose
-from regelate.pipeline.metadata import bytes_of
 from regelate.pipeline.options import Rewrite, policy_of, procedure_options, sort_argument, strategy_argument
 from regelate.pipeline.result import Status, Step
 from regelate.pipeline.tables import SparkTable
@@ -52,7 +51,7 @@ class Rewritten:
 def plan_rewrite(table: SparkTable, rewrite: Rewrite, *, now_ms: int) -> Planned:
     """Read the metadata and choose. Errors: InvalidRequest for a filter or an option that does not fit the table."""
     started = time.monotonic()
-    policy = policy_of(rewrite, table.properties, now_ms=now_ms, table_bytes=bytes_of(table.metadata))
+    policy = policy_of(rewrite, table.properties, now_ms=now_ms, table_bytes=table.stored_bytes)
     options = procedure_options(rewrite, policy, table.format_version)
     if policy.where is not None:
         table.matching(policy.where)  # judged alone, before it is joined with anything

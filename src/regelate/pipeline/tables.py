@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from regelate.core.measures.impact import FileMetrics
 from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.policy.targets import stored_bytes
 from regelate.core.table.table import SnapshotEntry, SnapshotRef, TableSnapshot
 from regelate.core.upkeep.reachability import Place
 from regelate.errors import NotFound
@@ -118,6 +119,11 @@ class SparkTable:
     @property
     def head(self) -> SnapshotEntry | None:
         return next((entry for entry in self.log if entry.snapshot_id == self.snapshot_id), None)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the table's files, as its head tells them; 0 where that does not."""
+        return 0 if self.head is None else stored_bytes(self.head.summary)
 
     @property
     def refs(self) -> tuple[SnapshotRef, ...]:

@@ -15,9 +15,8 @@ from regelate.core.planning.trigger import has_enough_files
 from regelate.core.policy.options import AUTO_PROPERTY, AUTOMATIC, CompactionDefaults, resolve_policy
 from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.policy.table_properties import Use, refuse_unusable
-from regelate.core.table.table import Partition
+from regelate.core.table.table import TOTAL_FILES, Partition, told_total
 from regelate.pipeline.choose import predicate
-from regelate.pipeline.metadata import bytes_of
 from regelate.pipeline.names import TableName
 from regelate.pipeline.options import STARTING_SEQUENCE_NUMBER
 from regelate.pipeline.rewrite import STEP
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 MOST_CALLS = 20
 """Partitions of one run: each is one CALL and one commit. The others come with the next look."""
 _FIRST_SEQUENCED_VERSION = 2
-_TOTAL_FILES = "total-data-files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +46,8 @@ def head_of(spark: SparkSession, name: TableName) -> TableHead:
         java = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, name.sql)
         java.refresh()
         head, told = java.currentSnapshot(), java.properties().get(AUTO_PROPERTY)
-        files = None if head is None else head.summary().get(_TOTAL_FILES)
-    return TableHead(files=_number(files), switch={} if told is None else {AUTO_PROPERTY: str(told)})
+        files = None if head is None else told_total(head.summary(), TOTAL_FILES)
+    return TableHead(files=files, switch={} if told is None else {AUTO_PROPERTY: str(told)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +85,7 @@ def compact_tiers(table: SparkTable) -> TiersDone:
         table_properties=table.properties,
         config=config,
         now_ms=0,
-        table_bytes=bytes_of(table.metadata),
+        table_bytes=table.stored_bytes,
     )
     files = _files_of(table)
     if not has_enough_files(files, policy.min_input_files):
@@ -108,11 +106,7 @@ def compact_tiers(table: SparkTable) -> TiersDone:
 
 def _files_of(table: SparkTable) -> int | None:
     """Return how many data files the summary of the head counts."""
-    return None if table.head is None else _number(table.head.summary.get(_TOTAL_FILES))
-
-
-def _number(text: object) -> int | None:
-    return int(text) if isinstance(text, str) and text.isdecimal() else None
+    return None if table.head is None else told_total(table.head.summary, TOTAL_FILES)
 
 
 def _taken(groups: tuple[FileGroup, ...]) -> Mapping[Partition, tuple[int, ...]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from regelate.core.access import Access
-from regelate.core.jobs.job import Origin
+from regelate.core.jobs.job import Origin, automatic_run
 from regelate.core.policy.options import AUTOMATIC
 from regelate.errors import InvalidRequest, NotFound
 from regelate.operations.automatic import AutoStatus, Look, NotifyCommitAnswer, look
@@ -130,7 +130,7 @@ class Automatic:
             status = AutoStatus.NO_JOBS
         if status is not None:
             return replace(told, status=status, small_files=found.small_files, explanation=_WHY.get(status))
-        part = RunPart(base_run_id=_run_of(found), part=1, request=AUTOMATIC)
+        part = RunPart(base_run_id=automatic_run(found.snapshot_id), part=1, request=AUTOMATIC)
         job = self._jobs.of_run(address, part.base_run_id)
         status = AutoStatus.ALREADY_DONE if job is not None and job.state.is_final else AutoStatus.SUBMITTED
         if job is None or status is AutoStatus.SUBMITTED:
@@ -138,12 +138,7 @@ class Automatic:
         return replace(told, status=status, small_files=found.small_files, job_id=job.job_id)
 
     def _compacted(self, told: NotifyCommitAnswer, address: Address, found: Look) -> NotifyCommitAnswer:
-        asked = replace(AUTOMATIC, idempotency_key=_run_of(found))
+        asked = replace(AUTOMATIC, idempotency_key=automatic_run(found.snapshot_id))
         done = self._compactions.compact(address, asked, may_delegate=False)
         status = AutoStatus.COMPACTED if done.compacted else AutoStatus.NOT_DUE
         return replace(told, status=status, explanation=done.reason)
-
-
-def _run_of(found: Look) -> str:
-    """Name the run of one state of a table: whoever sees that state asks for the same job."""
-    return f"auto-{found.snapshot_id}"

@@ -89,7 +89,6 @@ class Knobs:
 
     def automatic(self, properties: Mapping[str, str]) -> bool:
         """Say whether a table has automatic runs, whoever writes it. Errors: InvalidRequest INVALID_TABLE_PROPERTY."""
-        refuse_unusable({name: properties[name] for name in properties if name == AUTO_PROPERTY}, Use.LOOK)
         refuse_unusable(properties, Use.LOOK)
         found = {name: properties[name] for name in (AUTO_PROPERTY,) if name in properties}
         return resolve_check(table_properties=found, config=self._check).automatic

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from regelate.core.answers import WriteAnswer
-from regelate.core.jobs.job import Origin
+from regelate.core.jobs.job import Origin, automatic_run
 from regelate.core.measures.measures import Wrote
 from regelate.core.policy.options import AUTOMATIC, Auto
 from regelate.core.policy.write_options import resolve_optimized
@@ -129,10 +129,10 @@ class Writes:
         """
         try:
             if auto is Auto.ASYNC and self._jobs.enabled:
-                part = RunPart(base_run_id=f"auto-{snapshot_id}", part=1, request=AUTOMATIC)
+                part = RunPart(base_run_id=automatic_run(snapshot_id), part=1, request=AUTOMATIC)
                 return self._jobs.submit(address, part, Origin.WRITE).job_id, None
             if auto is Auto.SYNC:
-                asked = replace(AUTOMATIC, idempotency_key=f"auto-{snapshot_id}")
+                asked = replace(AUTOMATIC, idempotency_key=automatic_run(snapshot_id))
                 done = self._compactions.compact(address, asked, seconds_left=seconds_left)
                 return done.job_id, done.status.value
         except RegelateError as error:

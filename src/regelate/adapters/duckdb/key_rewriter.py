@@ -136,8 +136,8 @@ class DuckDBKeyRewriter:
         reserved: list[str],
     ) -> tuple[NewDataFile, ...]:
         self._check(merge.whole)
-        group = merge.group(target_bytes)
         slices = merge.slices(target_bytes)
+        group = slices[0].group
         targets = self._outputs.reserve([merge.partition] * len(slices))
         reserved += [target.location for target in targets]
         added: list[NewDataFile] = []

@@ -37,15 +37,13 @@ from regelate.core.policy.options import CODEC_PROPERTY
 from regelate.core.policy.policy import SortField
 from regelate.core.policy.targets import stored_bytes
 from regelate.core.table.storage import ObjectStoreAccess
-from regelate.core.table.table import MAIN_BRANCH
+from regelate.core.table.table import MAIN_BRANCH, TOTAL_FILES, told_total
 from regelate.errors import RegelateError
 
 if TYPE_CHECKING:
     from regelate.adapters.iceberg.cleanup.dead_runs import TableLedgers
     from regelate.adapters.iceberg.rows import IcebergRowWriter
     from regelate.adapters.iceberg.scan import SnapshotScan
-
-TOTAL_FILES = "total-data-files"
 
 
 class TableSession:
@@ -130,8 +128,7 @@ class TableSession:
     @property
     def head_files(self) -> int | None:
         """How many data files the summary of the head says that there are; None where it does not."""
-        told = self._head_summary.get(TOTAL_FILES)
-        return int(told) if told is not None and told.isdecimal() else None
+        return told_total(self._head_summary, TOTAL_FILES)
 
     @property
     def stored_bytes(self) -> int:

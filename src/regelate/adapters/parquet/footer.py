@@ -9,6 +9,9 @@ from typing import BinaryIO
 from regelate.adapters.parquet.thrift import Malformed
 
 MAGIC = b"PAR1"
+ROW_GROUPS = 4
+"""A field of FileMetaData; of a RowGroup: COLUMNS; of a ColumnChunk: META_DATA."""
+COLUMNS, META_DATA = 1, 3
 TAIL = 8
 """The last bytes of a file: how long the footer is, and the magic."""
 SHORTEST_FILE = len(MAGIC) + TAIL
@@ -42,5 +45,10 @@ def read_footer(file: BinaryIO) -> Footer:
 def replace_footer(file: BinaryIO, old: Footer, data: bytes) -> None:
     """Write other bytes in the place of a footer. A reader must not look meanwhile, nor after a crash in it."""
     file.seek(old.start)
-    file.write(data + len(data).to_bytes(4, "little") + MAGIC)
+    file.write(ended(data))
     file.truncate()
+
+
+def ended(data: bytes) -> bytes:
+    """Return a footer with what a file ends in."""
+    return data + len(data).to_bytes(4, "little") + MAGIC

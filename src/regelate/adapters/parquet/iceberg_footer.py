@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from regelate.adapters.parquet.annotations import annotate
-from regelate.adapters.parquet.footer import read_footer, replace_footer
+from regelate.adapters.parquet.footer import COLUMNS, META_DATA, ROW_GROUPS, read_footer, replace_footer
 from regelate.adapters.parquet.thrift import BINARY, LIST, STRUCT, Items, Malformed, Struct
 from regelate.adapters.parquet.thrift_reader import decode
 from regelate.adapters.parquet.thrift_writer import encode
 from regelate.core.table.schema import Column
 from regelate.errors import InvariantViolated
 
-SCHEMA, ROW_GROUPS, KEY_VALUES = 2, 4, 5
-"""Fields of FileMetaData; of a RowGroup: COLUMNS; of a ColumnChunk: META_DATA; of its metadata: PATH."""
-COLUMNS, META_DATA, PATH = 1, 3, 3
+SCHEMA, KEY_VALUES = 2, 5
+"""Fields of FileMetaData; of a column chunk's metadata: PATH."""
+PATH = 3
 KEY, VALUE = 1, 2
 ICEBERG_SCHEMA = b"iceberg.schema"
 ARROW_SCHEMA = b"ARROW:schema"

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from regelate.adapters.parquet.footer import MAGIC, Footer, read_footer
+from regelate.adapters.parquet.footer import COLUMNS, MAGIC, META_DATA, ROW_GROUPS, Footer, ended, read_footer
 from regelate.adapters.parquet.thrift import BITS, I16, I64, LIST, STRUCT, Items, Malformed, Struct
 from regelate.adapters.parquet.thrift_reader import decode
 from regelate.adapters.parquet.thrift_writer import encode
 
-NUM_ROWS, ROW_GROUPS = 3, 4
-"""Fields of FileMetaData. Of a RowGroup:"""
-COLUMNS, GROUP_ROWS, GROUP_OFFSET, ORDINAL = 1, 3, 5, 7
-CHUNK_OFFSET, META_DATA, PAGE_INDEX = 2, 3, (4, 5, 6, 7)
+NUM_ROWS = 3
+"""A field of FileMetaData. Of a RowGroup:"""
+GROUP_ROWS, GROUP_OFFSET, ORDINAL = 3, 5, 7
+CHUNK_OFFSET, PAGE_INDEX = 2, (4, 5, 6, 7)
 """Fields of a ColumnChunk; and of its metadata:"""
 SIZE, DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, BLOOM_FILTER = 7, 9, 10, 11, 14
 MAX_ORDINAL = 2**15 - 1
@@ -53,8 +53,8 @@ def _join(pieces: Sequence[str], footers: Sequence[tuple[Footer, Struct]], targe
         for piece, (place, footer) in zip(pieces, footers, strict=True):
             shift = sink.tell() - len(MAGIC)
             for group in footer.structs(ROW_GROUPS):
-                if group.whole(GROUP_ROWS):
-                    rows += group.whole(GROUP_ROWS) or 0
+                if own := group.whole(GROUP_ROWS):
+                    rows += own
                     groups.append(_moved(group, shift, place.start, len(groups)))
             with Path(piece).open("rb") as source:
                 source.seek(len(MAGIC))
@@ -62,8 +62,7 @@ def _join(pieces: Sequence[str], footers: Sequence[tuple[Footer, Struct]], targe
             Path(piece).unlink()
         joined.put(NUM_ROWS, I64, rows)
         joined.put(ROW_GROUPS, LIST, Items(STRUCT, list(groups)))
-        footer_bytes = encode(joined)
-        sink.write(footer_bytes + len(footer_bytes).to_bytes(4, "little") + MAGIC)
+        sink.write(ended(encode(joined)))
 
 
 def _footer(path: str) -> tuple[Footer, Struct]:

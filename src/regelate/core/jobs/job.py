@@ -251,6 +251,11 @@ def lock_of(catalog: str, ident: str) -> str:
     return f"{catalog}/{ident}"
 
 
+def automatic_run(snapshot_id: int | None) -> str:
+    """Name the automatic run of one state of a table: whoever sees that state asks for the same job."""
+    return f"auto-{snapshot_id}"
+
+
 def run_of_part(run_id: str, part: int) -> str:
     return run_id if part == 1 else f"{run_id}:part-{part}"
 

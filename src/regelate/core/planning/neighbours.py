@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regelate.core.policy.targets import named_target
+from regelate.core.policy.targets import reached_its_target
 from regelate.core.table.table import FileScanTask, Partition
 
 GROWTH = 2
@@ -38,9 +38,7 @@ def is_takable(task: FileScanTask, target_bytes: int) -> bool:
     COMPACT reads through; nor one that declares an order of its rows, which the file that it became would not have.
     """
     file = task.data_file
-    made_for = named_target(file.path)
-    is_done = made_for is not None and 2 * file.size_bytes >= made_for
-    small = file.size_bytes < SMALL_SHARE * target_bytes and not is_done
+    small = file.size_bytes < SMALL_SHARE * target_bytes and not reached_its_target(file.path, file.size_bytes)
     return small and not task.deletes and not file.sort_order_id and file.file_format == "PARQUET"
 
 

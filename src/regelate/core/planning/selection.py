@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from regelate.core.policy.policy import CompactionPolicy, Selection
-from regelate.core.policy.targets import named_target
+from regelate.core.policy.targets import reached_its_target
 from regelate.core.table.table import DataFile, DeleteContent, DeleteFile, Partition, PartitionTotals
 from regelate.errors import InvalidRequest
 
@@ -68,9 +68,7 @@ def classify(data_file: DataFile, deletes: Sequence[DeleteFile], policy: Compact
 def counts_as_small(data_file: DataFile, policy: CompactionPolicy) -> bool:
     """Say whether an automatic run counts a file as small: never one that has reached half of the target that it was
     made for, however large targets have become since."""
-    made_for = named_target(data_file.path)
-    done = made_for is not None and 2 * data_file.size_bytes >= made_for
-    return is_small(data_file.size_bytes, policy) and not done
+    return is_small(data_file.size_bytes, policy) and not reached_its_target(data_file.path, data_file.size_bytes)
 
 
 def is_small(size_bytes: int, policy: CompactionPolicy) -> bool:

@@ -96,10 +96,11 @@ class Auto(StrEnum):
 AUTOMATIC = CompactRequest(selection=Selection.SIZE_TIERED.value)
 """What is asked where nobody asks: by a WRITE to a table whose `auto` is async or sync."""
 
+_TARGET_OPTION = "target-file-size-bytes"
 # Names and ranges: Iceberg's SizeBasedFileRewritePlanner and BinPackRewriteFilePlanner 1.10; where CompactionPolicy is
 # narrower (delete-file-threshold 0 would select every file), its range holds.
 ICEBERG_OPTIONS: Mapping[str, tuple[str, Reader]] = {
-    "target-file-size-bytes": ("target", _target),
+    _TARGET_OPTION: ("target", _target),
     "min-file-size-bytes": ("min", _within(0, MAX_LONG)),
     "max-file-size-bytes": ("max", _within(1, MAX_LONG)),
     "min-input-files": ("min_input_files", _within(1, MAX_INT)),
@@ -109,11 +110,10 @@ ICEBERG_OPTIONS: Mapping[str, tuple[str, Reader]] = {
     "rewrite-all": ("rewrite_all", boolean),
     "rewrite-job-order": ("job_order", lambda name, value: choice(name, value, JobOrder)),
 }
-_TARGET_OPTION = "target-file-size-bytes"
 _NOT_ON_TABLES = ("rewrite-all", "rewrite-job-order")
 TABLE_OPTIONS: Mapping[str, tuple[str, Reader]] = {
     **{name: option for name, option in ICEBERG_OPTIONS.items() if name not in _NOT_ON_TABLES},
-    "target-file-size-bytes": ("target", _table_target),
+    _TARGET_OPTION: ("target", _table_target),
     "selection": ("selection", _table_selection),
     "quiet-window-seconds": ("quiet_window_seconds", _within(0, MAX_INT)),
 }
@@ -335,7 +335,6 @@ def _size_tiered(layers: tuple[_Layer, ...], properties: Mapping[str, str], conf
     """
     asked, *others = layers
     own = next((layer for layer in others if layer.values.get("target") is not None), _Layer())
-    grows = _own_properties(properties).get(_TARGET_OPTION) == ADAPTIVE
     defaults = {
         "target": config.max_file_size_bytes,
         "min": config.min_file_size_bytes,
@@ -343,7 +342,8 @@ def _size_tiered(layers: tuple[_Layer, ...], properties: Mapping[str, str], conf
     }
     names = {"target": "auto_max_file_size_mb of config.json", "min": "auto_min_file_size_mb of config.json"}
     named = _auto_layer(properties)
-    if grows and "target" not in named.values:
+    follows = _own_properties(properties).get(_TARGET_OPTION) == ADAPTIVE and "target" not in named.values
+    if follows:
         named = _Layer(
             values={**named.values, "target": own.values["target"]},
             names={**named.names, "target": own.names["target"]},
@@ -351,8 +351,7 @@ def _size_tiered(layers: tuple[_Layer, ...], properties: Mapping[str, str], conf
     found = [_capped(named, own), _capped(_Layer(values=defaults, names=names), own)]
     knobs: dict[str, Any] = layered(asked.values, *(layer.values for layer in found))
     target: int = knobs["target"]
-    unwritten = asked.sizes.get("target") is not None or (grows and "target" not in _auto_layer(properties).values)
-    for index, overruled in enumerate((unwritten, True)):
+    for index, overruled in enumerate((follows or asked.sizes.get("target") is not None, True)):
         if overruled and found[index].sizes.get("min", 0) >= target:
             found[index] = replace(found[index], values={**found[index].values, "min": None})
     sized_by = [

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from regelate.core.policy.policy import GB, MB
+from regelate.core.table.table import TOTAL_BYTES, told_total
 
 ADAPTIVE = "adaptive"
 LEAST, MOST = 128 * MB, GB
@@ -31,14 +32,19 @@ def adaptive_target(table_bytes: int) -> int:
 
 def stored_bytes(summary: Mapping[str, str]) -> int:
     """Return the bytes of a table's files by the summary of its snapshot; 0 where that does not say."""
-    told = summary.get("total-files-size", "")
-    return int(told) if told.isascii() and told.isdigit() else 0
+    return told_total(summary, TOTAL_BYTES) or 0
 
 
 def named_target(path: str) -> int | None:
     """Return the target, in bytes, that a file was made for; None of one that no COMPACT made."""
     found = _TARGET.fullmatch(path, max(path.rfind("-t"), 0))
     return int(found[1]) if found is not None else None
+
+
+def reached_its_target(path: str, size_bytes: int) -> bool:
+    """Say whether a file has half of the target that it was made for, or more: it is done, whatever targets are now."""
+    made_for = named_target(path)
+    return made_for is not None and 2 * size_bytes >= made_for
 
 
 def target_suffix(target_bytes: int | None) -> str:

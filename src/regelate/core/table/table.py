@@ -145,10 +145,18 @@ class SnapshotEntry:
             raise key_reused(snapshot_id=self.snapshot_id)
 
 
+TOTAL_FILES, TOTAL_BYTES = "total-data-files", "total-files-size"
+"""Properties of a snapshot's summary: of the table as it left it."""
 RUN_ID = "regelate.run-id"
 PLAN_ID = "regelate.plan-id"
 REQUEST_DIGEST = "regelate.request-digest"
 """Summary properties of the snapshots that this service commits: whose run it was, by which plan, for which request."""
+
+
+def told_total(summary: Mapping[str, str], name: str) -> int | None:
+    """Return a total of a snapshot's summary; None where it does not say, or not as a number."""
+    told = summary.get(name)
+    return int(told) if told is not None and told.isascii() and told.isdigit() else None
 
 
 def run_summary(run_id: str, request_digest: str | None) -> dict[str, str]:
