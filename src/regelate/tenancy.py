@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from regelate.core.jobs.job import JobRecord
 from regelate.core.table import names
 from regelate.core.table.storage import store_of
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest, NotAllowed, Unavailable
 from regelate.settings import ANY_TENANT, CatalogSettings, Settings
 

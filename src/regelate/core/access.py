@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from regelate.core.values import dataclass
 
 MAX_POLICY_CHARACTERS = 2_048
 """AWS STS, AssumeRole: the plain text of an inline session policy."""

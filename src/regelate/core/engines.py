@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from regelate.core.values import dataclass
 
 MB, GB = 2**20, 2**30
 

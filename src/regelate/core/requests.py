@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from regelate.core.engines import Engine
 from regelate.core.table.table import MAIN_BRANCH
+from regelate.core.values import dataclass
 
 JsonValue = Any
 IDENTIFIER = re.compile(r"[\x21-\x7e]{1,128}")

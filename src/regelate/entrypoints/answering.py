@@ -6,10 +6,11 @@ import json
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from regelate.core.answers import Answer, CompactAnswer, Status
+from regelate.core.values import dataclass
 from regelate.entrypoints.actions import Caller, Payload, execute
 from regelate.entrypoints.api.requests import AnyRequest
 from regelate.entrypoints.api.responses import failed, succeeded

@@ -12,13 +12,14 @@ import re
 import sys
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
 from aws_lambda_powertools import Logger
 
 from regelate.core.requests import IDENTIFIER
+from regelate.core.values import dataclass
 
 MAX_TEXT_CHARACTERS = 2_000
 MAX_STACK_CHARACTERS = 8_000

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from regelate.core.planning.plan import plan_compaction
 from regelate.core.planning.trigger import has_enough_files
 from regelate.core.policy.policy import CompactionPolicy
+from regelate.core.values import dataclass
 from regelate.errors import Unavailable
 from regelate.ports.clock import Clock
 from regelate.ports.table import TableReader

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from regelate.core.planning.health import HealthAssessment, assess
 from regelate.core.planning.plan import SkipReason, plan_compaction
 from regelate.core.planning.selection import Reason
 from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.table.table import DataFile, TableSnapshot
+from regelate.core.values import dataclass
 from regelate.ports.clock import Clock
 from regelate.ports.table import TableReader
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +22,7 @@ from regelate.core.query.predicate import (
 )
 from regelate.core.requests import QueryRequest
 from regelate.core.table.schema import Column
+from regelate.core.values import dataclass
 from regelate.errors import Unavailable
 from regelate.ports.clock import Clock
 from regelate.ports.query import QueryEngine, ResultStore, TableScan

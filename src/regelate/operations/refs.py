@@ -6,12 +6,13 @@ overwritten. No file is written or deleted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from regelate.core.running.commit import RefChange
 from regelate.core.table.head import Head
 from regelate.core.table.names import check_tag
 from regelate.core.table.table import MAIN_BRANCH, RefKind, SnapshotEntry, SnapshotRef
+from regelate.core.values import dataclass
 from regelate.errors import Conflict, NotFound
 from regelate.operations.committing.attempt import attempt
 from regelate.ports.clock import Clock

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.table.table import PartitionTotals
+from regelate.core.values import dataclass
 from regelate.ports.table import TableReader
 
 LISTED_PARTITIONS = 100

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from regelate.core.table.evolution import NO_EVOLUTION, Evolution
 from regelate.core.table.schema import TableDefinition, TableDescription
+from regelate.core.values import dataclass
 from regelate.ports.fleet import Fleet
 from regelate.ports.table import TableAdmin
 

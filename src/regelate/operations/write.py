@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from regelate.core.planning.plan import plan_compaction
 from regelate.core.planning.trigger import check_is_due
@@ -14,6 +13,7 @@ from regelate.core.running.commit import SnapshotChange
 from regelate.core.running.given_rows import GivenRows
 from regelate.core.table.head import Head
 from regelate.core.table.table import MAIN_BRANCH, SnapshotEntry, run_summary
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest, keeps_files
 from regelate.operations.committing.attempt import Attempted, attempt
 from regelate.operations.writing.command import Incoming, SmallFileCheck, WriteCommand, WriteTools

@@ -11,12 +11,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
 from regelate.core.policy.option_values import boolean
 from regelate.core.policy.options import CheckPolicy, resolve_check
+from regelate.core.values import dataclass
 from regelate.errors import RegelateError
 from regelate.pipeline.names import TableName
 from regelate.pipeline.tables import SparkTable

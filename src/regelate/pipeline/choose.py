@@ -7,7 +7,6 @@ take, or the selection is by time or by partition, the CALLs name the chosen par
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from regelate.core.planning.partition_rule import PartitionRule, narrowed
@@ -15,6 +14,7 @@ from regelate.core.planning.plan import CompactionPlan, SkipReason, plan_compact
 from regelate.core.planning.selection import SELECTIONS
 from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.table.table import Partition, TableSnapshot
+from regelate.core.values import dataclass
 from regelate.pipeline.specs import specs_of
 
 _SPARK_WOULD_TAKE = (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from random import Random
 
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest
 
 EVENT_COLUMNS = (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
 from regelate.core.jobs.exit_codes import DONE
 from regelate.core.policy.policy import MB
 from regelate.core.policy.sizes import size_text
 from regelate.core.table.table import SnapshotEntry
+from regelate.core.values import dataclass
 from regelate.errors import RegelateError
 from regelate.pipeline.metadata import shows_head_alone
 from regelate.pipeline.names import TableName, quoted

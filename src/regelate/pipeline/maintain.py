@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from regelate.core.policy.sizes import size_text
 from regelate.core.running.stats import CompactionStats
+from regelate.core.values import dataclass
 from regelate.pipeline.after_rewrite import decisions
 from regelate.pipeline.options import Rewrite
 from regelate.pipeline.proof import Impact, Proof, Prover

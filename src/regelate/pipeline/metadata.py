@@ -6,7 +6,6 @@ So the service and Spark decide by one definition of a small file, whoever read 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from regelate.core.measures.impact import FileMetrics, PartitionFiles
@@ -25,6 +24,7 @@ from regelate.core.table.table import (
     SnapshotRef,
     TableSnapshot,
 )
+from regelate.core.values import dataclass
 from regelate.pipeline.specs import Spec, internal, specs_of
 
 POSITION_PATH_FIELD = 2147483546

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from regelate.core.table.names import SEPARATOR, check_namespace, check_table
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest
 
 _CATALOG = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", re.ASCII)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from regelate.core.planning.partition_rule import PartitionRule
@@ -12,6 +12,7 @@ from regelate.core.policy.options import ICEBERG_OPTIONS, CompactionDefaults, re
 from regelate.core.policy.policy import CompactionPolicy, SortField
 from regelate.core.policy.table_properties import Use, refuse_unusable
 from regelate.core.requests import CompactRequest
+from regelate.core.values import dataclass
 from regelate.pipeline.names import quoted
 
 STARTING_SEQUENCE_NUMBER = "use-starting-sequence-number"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any
 
 from regelate.core.measures.impact import (
@@ -21,6 +21,7 @@ from regelate.core.measures.impact import (
 )
 from regelate.core.running.stats import CompactionStats
 from regelate.core.table.table import MAIN_BRANCH
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest, InvariantViolated, RegelateError
 from regelate.pipeline.measure import Query, fingerprint
 from regelate.pipeline.metadata import shows_head_alone

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from regelate.core.jobs.exit_codes import DONE, FAILED, LATER, PARTIAL, USAGE
 from regelate.core.planning.plan import CompactionPlan
 from regelate.core.planning.plan_report import planned
 from regelate.core.running.stats import CompactionStats
+from regelate.core.values import dataclass
 from regelate.errors import ErrorDetail, InvalidRequest, RegelateError
 from regelate.pipeline.spark_errors import spark_faults
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from regelate.core.engines import Engine
 from regelate.core.planning.plan import CompactionPlan, PlanReason
@@ -12,6 +12,7 @@ from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.policy.sizes import size_text
 from regelate.core.running.stats import CompactionStats, PhaseSeconds
 from regelate.core.table.table import SnapshotEntry, TableSnapshot
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest, RegelateError
 from regelate.pipeline.choose import Choice, choose
 from regelate.pipeline.options import Rewrite, policy_of, procedure_options, sort_argument, strategy_argument

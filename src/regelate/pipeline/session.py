@@ -12,13 +12,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regelate.core.catalogs import CATALOGS, CatalogKind
 from regelate.core.table.storage import S3_PREFIXES
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest, Unavailable
 from regelate.pipeline import sqlite_catalog
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -17,6 +16,7 @@ from urllib.parse import quote_plus
 from regelate.core.table.partition_text import date_text, float_text, moment, value_text
 from regelate.core.table.table import Partition
 from regelate.core.table.time_ranges import ends_at_ms, partition_ends_at_ms
+from regelate.core.values import dataclass
 from regelate.pipeline.names import quoted
 from regelate.pipeline.sql import text
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
 from regelate.core.policy.option_retention import RetentionDefaults
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest, RegelateError
 from regelate.pipeline.result import Status, Step
 from regelate.pipeline.tables import SparkTable

@@ -7,7 +7,6 @@ can be told by `min-file-size-bytes` and a filter on the partition.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from regelate.core.planning.plan import FileGroup, plan_compaction
@@ -16,6 +15,7 @@ from regelate.core.policy.options import AUTO_PROPERTY, AUTOMATIC, CompactionDef
 from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.policy.table_properties import Use, refuse_unusable
 from regelate.core.table.table import TOTAL_FILES, Partition, told_total
+from regelate.core.values import dataclass
 from regelate.pipeline.choose import predicate
 from regelate.pipeline.names import TableName
 from regelate.pipeline.options import STARTING_SEQUENCE_NUMBER

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from regelate.core.policy.sizes import size_text
+from regelate.core.values import dataclass
 
 Answer = Mapping[str, Any]
 _FULL, _PARTS = "█", " ▏▎▍▌▋▊▉"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from regelate.core.policy.sizes import size_text
+from regelate.core.values import dataclass
 from regelate.report.frames import Frame, count_text, seconds_text
 from regelate.report.results import JobResult, StepLine, result_of
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from regelate.core.access import Access
 from regelate.core.jobs.job import Origin, automatic_run
 from regelate.core.policy.options import AUTOMATIC
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest, NotFound
 from regelate.operations.automatic import AutoStatus, Look, NotifyCommitAnswer, look
 from regelate.operations.compacting.continuing import RunPart

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regelate.core.policy.timeouts import Timeouts
+from regelate.core.values import dataclass
 from regelate.service.once import once
 
 if TYPE_CHECKING:

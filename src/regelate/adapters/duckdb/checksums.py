@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import BinaryIO
 
 import duckdb
 
 from regelate.adapters.duckdb.sql import file_name
+from regelate.core.values import dataclass
 
 FIRST_PAGE = 4
 """After the magic number."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 
 from regelate.adapters.duckdb.functions import ALLOWED, EXPANDING, MAX_EXPANSION, TABLE_FUNCTIONS
 from regelate.adapters.duckdb.sandbox import plain_message
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest
 
 MAX_SQL_CHARACTERS = 100_000

@@ -10,12 +10,12 @@ import json
 import socket
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from regelate.core.table.storage import ObjectStoreAccess
 from regelate.core.table.table import FileScanTask
+from regelate.core.values import dataclass
 from regelate.errors import (
     DataUnavailable,
     InvalidRequest,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from regelate.adapters.parquet.thrift import Malformed
+from regelate.core.values import dataclass
 
 MAGIC = b"PAR1"
 ROW_GROUPS = 4

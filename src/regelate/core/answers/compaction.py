@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from regelate.core.answers.json import LEFT_OUT, Json
 from regelate.core.engines import Engine
 from regelate.core.jobs.job import JobState
 from regelate.core.running.stats import CompactionStats
+from regelate.core.values import dataclass
 
 
 class Status(StrEnum):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from regelate.core.answers.json import Json
 from regelate.core.engines import Engine
 from regelate.core.jobs.job import JobState, JobTotals, Origin
 from regelate.core.jobs.ranking import Rank
+from regelate.core.values import dataclass
 from regelate.errors import ErrorDetail
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from regelate.core.answers.compaction import CompactAnswer, Status
 from regelate.core.running.stats import CompactionStats
+from regelate.core.values import dataclass
 from regelate.errors import RegelateError
 
 

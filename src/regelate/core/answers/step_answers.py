@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
 from regelate.core.answers.compaction import CompactAnswer
 from regelate.core.answers.json import Json
+from regelate.core.values import dataclass
 from regelate.errors import ErrorDetail
 
 

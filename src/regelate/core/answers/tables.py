@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from regelate.core.answers.json import LEFT_OUT, Json
 from regelate.core.planning.health import Grade, PointsLost
+from regelate.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,12 @@ A job runs in parts: a worker that is out of time commits what is done, and the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from regelate.core.engines import HERE, Engine
 from regelate.core.requests import CompactRequest
+from regelate.core.values import dataclass
 from regelate.errors import Conflict
 
 MAX_PARTS = 1_000

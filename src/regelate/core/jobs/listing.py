@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import dataclass
 
 from regelate.core.jobs.job import JobRecord, JobState
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest
 
 _PLACE = re.compile(r"(\d{15})#([\x21-\x7e]{1,300})", re.ASCII)

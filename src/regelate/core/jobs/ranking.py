@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import StrEnum
 
 from regelate.core.planning.health import HealthAssessment
+from regelate.core.values import dataclass
 
 
 class Rank(StrEnum):

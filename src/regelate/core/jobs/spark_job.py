@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from enum import StrEnum
 from typing import Any
 
 from regelate.core.policy.options import AutoDefaults, CompactionDefaults, RetentionDefaults
 from regelate.core.policy.policy import Strategy, Verify
 from regelate.core.requests import CompactRequest, fields_of, request_of
+from regelate.core.values import dataclass
 
 REMOTE_GRACE_SECONDS = 600.0
 """How long a run may still be looked for after its time is over: whoever runs it ends it itself, and then says so."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from regelate.core.table.table import SnapshotEntry
+from regelate.core.values import dataclass
 
 LISTED_PARTITIONS = 200
 LIKE = 1e-9

@@ -6,11 +6,11 @@ The sinks (CloudWatch's embedded metric format, Prometheus) translate; none has 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from regelate.core.running.rewrite import RewriteResult
 from regelate.core.running.stats import CompactionStats
+from regelate.core.values import dataclass
 
 
 class Kind(StrEnum):

@@ -21,12 +21,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from regelate.core.planning.plan import CompactionPlan, PlanReason, plan_compaction
 from regelate.core.policy.policy import MB, CompactionPolicy
 from regelate.core.table.table import Partition, PartitionTotals, TableSnapshot
+from regelate.core.values import dataclass
 
 FILES_WEIGHT, DELETES_WEIGHT, AGE_WEIGHT, SMALL_WEIGHT = 0.3, 0.3, 0.2, 0.2
 MANY_FILES = 100

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from regelate.core.policy.targets import reached_its_target
 from regelate.core.table.table import FileScanTask, Partition
+from regelate.core.values import dataclass
 
 GROWTH = 2
 """A file joins while it has at most so many times the bytes of what is written before it. So what stays behind is more

@@ -7,13 +7,13 @@ build on them so that what a rewrite leaves behind is not rewritten again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TypeVar
 
 from regelate.core.planning.selection import Reason
 from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.table.table import FileScanTask
+from regelate.core.values import dataclass
 
 T = TypeVar("T")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from regelate.core.planning.plan import CompactionPlan, GroupSkip, PlanReason, SkipReason
 from regelate.core.table.table import Partition, PartitionTotals
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from itertools import accumulate
 
@@ -23,6 +23,7 @@ from regelate.core.planning.selection import (
 from regelate.core.planning.tiers import small_end
 from regelate.core.policy.policy import CompactionPolicy, JobOrder, digest
 from regelate.core.table.table import FileScanTask, Partition, PartitionTotals, TableSnapshot
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest
 
 __all__ = [

@@ -7,12 +7,12 @@ Rules: Iceberg 1.10, `SizeBasedFileRewritePlanner.outsideDesiredFileSizeRange` a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from regelate.core.policy.policy import CompactionPolicy, Selection
 from regelate.core.policy.targets import reached_its_target
 from regelate.core.table.table import DataFile, DeleteContent, DeleteFile, Partition, PartitionTotals
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest
 
 _SHOWN_FILTERS, _SHOWN_PARTITIONS, _SHOWN_CHARACTERS = 5, 3, 100

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from regelate.core.policy.option_values import MAX_INT, MAX_LONG, NO_PROPERTIES, whole
 from regelate.core.policy.policy import RetentionPolicy
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest
 
 HOUR_MS = 3_600_000

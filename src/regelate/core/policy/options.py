@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -36,6 +36,7 @@ from regelate.core.policy.policy import (
 )
 from regelate.core.policy.targets import ADAPTIVE, LARGE_WHERE_TARGETS_GROW, adaptive_target
 from regelate.core.requests import CompactRequest
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest
 
 __all__ = [

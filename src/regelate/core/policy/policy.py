@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 
 from regelate.core.engines import COST_HERE
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest
 
 MB = 1024 * 1024

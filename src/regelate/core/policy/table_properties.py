@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -41,6 +40,7 @@ from regelate.core.policy.write_options import OPTIMIZED_BYTES_PROPERTY, OPTIMIZ
 from regelate.core.requests import CompactRequest
 from regelate.core.table.names import LOCATION_PROPERTIES
 from regelate.core.table.schema import MAX_DEPTH
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest
 
 Reader = Callable[[str, object], object]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from regelate.core.values import dataclass
 
 CONNECT_SECONDS = "regelate.network.connect-seconds"
 READ_SECONDS = "regelate.network.read-seconds"

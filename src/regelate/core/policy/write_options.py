@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from regelate.core.policy.option_values import MAX_LONG, boolean, whole
 from regelate.core.policy.policy import MB
+from regelate.core.values import dataclass
 
 OPTIMIZED_PROPERTY = "regelate.write.optimized"
 OPTIMIZED_BYTES_PROPERTY = "regelate.write.optimized.max-bytes"

@@ -15,13 +15,13 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from enum import StrEnum
 from uuid import UUID
 
 from regelate.core.table.schema import Column
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest
 
 MAX_DEPTH, MAX_CONDITIONS, MAX_VALUES = 64, 1_000, 10_000

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from urllib.parse import quote
+
+from regelate.core.values import dataclass
 
 CONTENT_TYPE = "application/x-ndjson"
 """One JSON object per line, in UTF-8; each is a row as an answer would hold it."""

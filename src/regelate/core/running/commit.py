@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from regelate.core.running.rewrite import NewDataFile
 from regelate.core.table.table import SnapshotRef
 from regelate.core.upkeep.manifests import ManifestGroup
 from regelate.core.upkeep.quarantine import Restoration
+from regelate.core.values import dataclass
 from regelate.errors import RegelateError
 
 

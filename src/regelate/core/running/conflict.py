@@ -8,12 +8,13 @@ is only asked whether the planning snapshot is still an ancestor.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from regelate.core.planning.plan import FileGroup
 from regelate.core.table.deletes import applies
 from regelate.core.table.table import DeleteContent, DeleteFile, FileScanTask
+from regelate.core.values import dataclass
 from regelate.errors import Conflict
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from regelate.core.engines import COST_HERE, HERE, LAMBDA, OBJECT_STORE
 from regelate.core.planning.plan import CompactionPlan
@@ -11,6 +10,7 @@ from regelate.core.policy.policy import MB, PlacementPolicy
 from regelate.core.running.placement import parallelism
 from regelate.core.table.storage import is_remote
 from regelate.core.table.table import DeleteFile
+from regelate.core.values import dataclass
 
 LAMBDA_TIERS_MB = ((100 * MB, 512), (500 * MB, 1024), (1000 * MB, 2048))
 """Memory of a function by the bytes that a plan reads; more than these get `MOST_TIER_MB`."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from regelate.core.values import dataclass
 
 RECORD = "record"
 """The column of stored rows (Arrow) that says which record, from 0, has their key; the others are `name_in_view`."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from regelate.core.table.schema import Column
+from regelate.core.values import dataclass
 
 
 def name_in_view(field_id: int) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from regelate.core.planning.plan import FileGroup
 from regelate.core.running.rewrite import NewDataFile
 from regelate.core.running.slices import Slice, cut_off
 from regelate.core.table.table import DataFile, FileScanTask, Partition
+from regelate.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

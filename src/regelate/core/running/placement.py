@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from regelate.core.engines import COST_HERE
 from regelate.core.planning.plan import CompactionPlan
 from regelate.core.policy.policy import GB, MB, CompactionPolicy, PlacementPolicy, Strategy
+from regelate.core.values import dataclass
 
 
 class PlacementReason(StrEnum):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from regelate.core.jobs.job import MAX_PARTS
 from regelate.core.requests import CompactRequest, fields_of, request_of
+from regelate.core.values import dataclass
 from regelate.errors import Conflict, InvalidRequest
 
 FORMAT = 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from regelate.core.planning.plan import FileGroup
 from regelate.core.table.bounds import contained
 from regelate.core.table.input_metrics import InputMetrics
 from regelate.core.table.table import ColumnMetrics, Partition
+from regelate.core.values import dataclass
 from regelate.errors import DataUnavailable, InvariantViolated
 
 

@@ -6,8 +6,6 @@ the plan. The cases stand in tests/unit/golden/route_*.txt.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from regelate.core.engines import HERE, Engine
 from regelate.core.jobs.spark_job import ZORDER
 from regelate.core.planning.plan import CompactionPlan
@@ -16,6 +14,7 @@ from regelate.core.requests import AUTO, CompactRequest
 from regelate.core.running.batches import next_batch, usable_seconds
 from regelate.core.running.placement import Placement, PlacementReason, place, too_much_for_machine
 from regelate.core.table.table import MAIN_BRANCH
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest, RegelateError, ResourceExhausted, Unsupported
 
 UNSUPPORTED_TABLE = "UNSUPPORTED_TABLE"

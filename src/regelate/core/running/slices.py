@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from regelate.core.planning.plan import FileGroup
 from regelate.core.table.table import FileScanTask
+from regelate.core.values import dataclass
 
 BORDER_TOLERANCE = 0.1
 """A cut moves to the nearest file border when that changes the output's size by at most this share of it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import UTC, datetime
 from typing import Any, overload
 
@@ -13,6 +13,7 @@ from regelate.core.planning.selection import is_small
 from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.running.rewrite import RewriteResult
 from regelate.core.table.table import TableSnapshot
+from regelate.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

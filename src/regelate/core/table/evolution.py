@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 
 from regelate.core.table.schema import Column, PartitionField
+from regelate.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

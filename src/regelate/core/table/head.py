@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from regelate.core.table.table import MAIN_BRANCH, PLAN_ID, RefKind, SnapshotEntry, SnapshotRef
+from regelate.core.values import dataclass
 from regelate.errors import Conflict
 
 SOURCE_ID = "source-snapshot-id"

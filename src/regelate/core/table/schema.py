@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from regelate.core.table.table import SnapshotRef
+from regelate.core.values import dataclass
 
 MAX_COLUMNS = 2_000
 """Of a table, the fields in its columns counted: every file's footer and every manifest entry speaks of each."""

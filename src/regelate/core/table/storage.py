@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from regelate.core.values import dataclass
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
 """Three spellings of one store: Hadoop's connectors have names of their own for it."""

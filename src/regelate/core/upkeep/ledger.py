@@ -4,9 +4,11 @@ about it."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from hashlib import sha256
+
+from regelate.core.values import dataclass
 
 
 class EntryVerdict(StrEnum):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from regelate.core.values import dataclass
 
 SMALL = 1 / 3
 """A manifest below this share of the target is small. Outputs come out at two thirds of the target or more, wherever

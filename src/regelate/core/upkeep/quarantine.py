@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from regelate.core.upkeep.reachability import StoredFile, plan_reclaim
+from regelate.core.values import dataclass
 
 UNDO_ALLOWANCE_MS = 15 * 60 * 1000
 """Nothing is deleted for so long after the grace: an undo that began within it has then long ended."""

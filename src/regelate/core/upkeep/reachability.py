@@ -8,10 +8,10 @@ Locations are compared in one spelling, because engines write them in several: `
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
 from regelate.core.table.storage import store_of
+from regelate.core.values import dataclass
 
 _LOCAL = "file"
 _HIDDEN = ("_", ".")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from regelate.core.policy.policy import RetentionPolicy
 from regelate.core.table.table import MAIN_BRANCH, RefKind, SnapshotEntry, SnapshotRef
+from regelate.core.values import dataclass
 
 
 class KeepReason(StrEnum):

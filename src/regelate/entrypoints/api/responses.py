@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Literal, cast
 
 from regelate.core.answers import Answer, answer_fields
+from regelate.core.values import dataclass
 from regelate.entrypoints.log import safe, told
 from regelate.errors import ErrorDetail, RegelateError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +17,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, APIGatew
 from aws_lambda_powertools.event_handler.api_gateway import ApiGatewayResolver
 from aws_lambda_powertools.utilities.data_classes.common import BaseProxyEvent
 
+from regelate.core.values import dataclass
 from regelate.entrypoints.actions import Caller, parse_request
 from regelate.entrypoints.answering import ACCEPTED, Answered, Parser, answer, refusal
 from regelate.entrypoints.api.requests import AnyRequest, Compact

@@ -8,11 +8,11 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from regelate.core.answers import Answer
+from regelate.core.values import dataclass
 from regelate.entrypoints.actions import Caller, Payload, parse_request
 from regelate.entrypoints.answering import answer, new_request_id
 from regelate.entrypoints.api.requests import AnyRequest

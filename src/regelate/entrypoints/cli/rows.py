@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from regelate.core.jobs.exit_codes import FAILED
+from regelate.core.values import dataclass
 from regelate.entrypoints.aws.body import parse_body
 from regelate.entrypoints.cli.failures import Failed, usage
 from regelate.errors import InvalidRequest

@@ -10,11 +10,11 @@ import os
 import statistics
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from regelate.core.jobs.exit_codes import DONE, FAILED
+from regelate.core.values import dataclass
 from regelate.entrypoints.answering import new_request_id
 from regelate.entrypoints.cli.failures import Failed, refused
 from regelate.entrypoints.cli.screen import progress

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regelate.core.policy.sizes import size_text
+from regelate.core.values import dataclass
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.demo.home import CONFIG, MORE, PICTURE
 from regelate.report import plots

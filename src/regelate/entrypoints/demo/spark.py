@@ -7,12 +7,12 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regelate.core.jobs.exit_codes import DONE, FAILED
 from regelate.core.policy.sizes import size_text
+from regelate.core.values import dataclass
 from regelate.entrypoints.cli.failures import Failed, usage
 from regelate.pipeline.events import EVENT_COLUMNS, Stream
 from regelate.pipeline.ingest import Ingest, IngestResult, append, create, distribution, ingest

@@ -10,11 +10,11 @@ import base64
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
+from regelate.core.values import dataclass
 from regelate.entrypoints.answering import new_request_id
 from regelate.entrypoints.aws.body import parse_body, too_large
 from regelate.entrypoints.dispatch import dispatch

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 
+from regelate.core.values import dataclass
 from regelate.entrypoints.answering import new_request_id
 from regelate.entrypoints.api.responses import failed
 from regelate.entrypoints.log import logger, redacted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from regelate.core.answers import Status
 from regelate.core.planning.plan import CompactionPlan
@@ -11,6 +11,7 @@ from regelate.core.requests import CompactRequest
 from regelate.core.running.estimate import Estimate
 from regelate.core.running.routing import HERE_ALONE, Capabilities, Job
 from regelate.core.running.stats import CompactionStats
+from regelate.core.values import dataclass
 from regelate.operations.compacting.partial_progress import AT_ONCE, PartialProgress, Stop
 from regelate.ports.clock import Clock
 from regelate.ports.commit import Committer

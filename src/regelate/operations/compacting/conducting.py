@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from regelate.core.engines import Engine
 from regelate.core.jobs.job import JobRecord, Origin, run_of_part
@@ -16,6 +16,7 @@ from regelate.core.requests import CompactRequest, request_json
 from regelate.core.running.batches import usable_seconds
 from regelate.core.running.resume import read_token
 from regelate.core.running.routing import Capabilities, Job, Refused, Unreadable, route
+from regelate.core.values import dataclass
 from regelate.errors import Unsupported
 from regelate.operations.compacting.command import CompactCommand
 from regelate.operations.compacting.continuing import RanPart, RunPart

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from regelate.core.answers import Status
 from regelate.core.jobs.job import NOTHING_DONE, JobTotals, run_of_part
@@ -11,6 +11,7 @@ from regelate.core.requests import CompactRequest
 from regelate.core.running.resume import ResumeToken
 from regelate.core.table.head import Head
 from regelate.core.table.table import SnapshotEntry
+from regelate.core.values import dataclass
 from regelate.operations.compacting.command import CompactOutcome
 from regelate.operations.compacting.partial_progress import Stop
 

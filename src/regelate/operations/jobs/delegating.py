@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from regelate.core.answers import CompactAnswer
 from regelate.core.answers.spark import SparkAnswer, spark_answer
 from regelate.core.jobs.job import NOTHING_DONE, JobRecord, JobState, JobTotals
 from regelate.core.jobs.spark_job import REMOTE_GRACE_SECONDS, SparkJobSpec, SparkRun, SparkState
+from regelate.core.values import dataclass
 from regelate.errors import RegelateError
 from regelate.operations.compacting.partial_progress import Stop
 from regelate.operations.jobs.parts import MAX_STORED_WARNINGS, Elsewhere, PartDone

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 
 from regelate.core.jobs.job import JobRecord, JobState
 from regelate.core.measures.measures import JobGivenUp, JobsCounted
+from regelate.core.values import dataclass
 from regelate.errors import Conflict, NotFound, RegelateError, Unavailable
 from regelate.ports.jobs import JobQueue, JobStore
 from regelate.ports.telemetry import Telemetry

@@ -12,11 +12,11 @@ import math
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from regelate.core.answers import CompactAnswer, answer_fields
 from regelate.core.jobs.job import MAX_PARTS, NOTHING_DONE, JobRecord, JobState, JobTotals, retry_seconds
 from regelate.core.measures.measures import JobGivenUp
+from regelate.core.values import dataclass
 from regelate.errors import RegelateError, Unavailable
 from regelate.operations.compacting.partial_progress import Stop, Watcher
 from regelate.operations.jobs.jobs import JobTools, changed, error_text, tell_pending

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from regelate.core.running.commit import SnapshotChange
 from regelate.core.table.head import Head
 from regelate.core.table.table import RUN_ID
 from regelate.core.upkeep.manifests import ManifestGroup, plan_manifest_rewrite
 from regelate.core.upkeep.reachability import OrphanPlan, StoredFile, plan_orphans, plan_reclaim
+from regelate.core.values import dataclass
 from regelate.errors import Conflict
 from regelate.operations.committing.attempt import attempt
 from regelate.ports.clock import Clock

@@ -4,7 +4,7 @@ delete it when the grace of the list is over. Until then the expiry can be undon
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from regelate.core.policy.policy import RetentionPolicy
 from regelate.core.running.commit import ExpiryChange, SnapshotChange
@@ -12,6 +12,7 @@ from regelate.core.table.head import Head
 from regelate.core.table.table import MAIN_BRANCH, RUN_ID
 from regelate.core.upkeep.quarantine import Quarantine, Restoration
 from regelate.core.upkeep.retention import plan_expiry
+from regelate.core.values import dataclass
 from regelate.errors import Conflict, InvariantViolated, NotFound, RegelateError, keeps_files
 from regelate.operations.allowance import Allowance, UsedUp
 from regelate.operations.committing.attempt import attempt

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from regelate.core.jobs.job import JobRecord
 from regelate.core.jobs.ranking import Rank, RankedTable, RankingPolicy, rank_fleet
 from regelate.core.planning.health import HealthAssessment
+from regelate.core.values import dataclass
 from regelate.errors import RegelateError
 from regelate.operations.upkeep.sweep import Swept
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from regelate.core.answers import (
     CompactAnswer,
@@ -16,6 +15,7 @@ from regelate.core.answers import (
     StepResultAnswer,
     StepStatus,
 )
+from regelate.core.values import dataclass
 from regelate.errors import InvariantViolated, RegelateError
 from regelate.ports.clock import Clock
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence, Set
-from dataclasses import dataclass
 
 from regelate.core.upkeep.quarantine import Quarantine, plan_deletion
 from regelate.core.upkeep.reachability import StoredFile
+from regelate.core.values import dataclass
 from regelate.ports.files import Reclaimer
 
 

@@ -4,7 +4,7 @@ over (law 10: deleted after a grace, by reachability)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from regelate.core.planning.health import HealthAssessment
 from regelate.core.upkeep.ledger import (
@@ -16,6 +16,7 @@ from regelate.core.upkeep.ledger import (
     sweep_order,
 )
 from regelate.core.upkeep.quarantine import Quarantine
+from regelate.core.values import dataclass
 from regelate.errors import InvariantViolated, NotFound, RegelateError
 from regelate.operations.upkeep.reclaim import Reclaimed, finish_expiry
 from regelate.ports.clock import Clock

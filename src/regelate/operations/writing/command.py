@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.policy.write_options import OptimizedWrite
 from regelate.core.requests import MissingColumns, WriteMode
 from regelate.core.running.given_rows import GivenRows
 from regelate.core.running.rewrite import NewDataFile
+from regelate.core.values import dataclass
 from regelate.ports.clock import Clock
 from regelate.ports.commit import Committer
 from regelate.ports.engine import KeyRewriter

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice
 
 from pyiceberg.io import FileIO
@@ -20,6 +19,7 @@ from regelate.adapters.iceberg.files.ledger import FOLDER as LEDGER_FOLDER
 from regelate.adapters.iceberg.files.store import ObjectStore, own_folders
 from regelate.adapters.iceberg.manifests import ManifestReader
 from regelate.adapters.iceberg.pyiceberg_errors import storage_faults
+from regelate.core.values import dataclass
 from regelate.errors import DataUnavailable, RegelateError, Unavailable
 
 DELETIONS_AT_ONCE = 16

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,6 +47,7 @@ from regelate.core.table.table import (
     TableTotals,
 )
 from regelate.core.upkeep.manifests import ManifestSummary
+from regelate.core.values import dataclass
 from regelate.errors import InvariantViolated, Unavailable
 from regelate.ports.files import Ledger
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from regelate.core.values import dataclass
 from regelate.errors import InvalidRequest
 
 SCHEMA_MISMATCH = "SCHEMA_MISMATCH"

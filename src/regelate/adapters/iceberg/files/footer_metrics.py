@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow.parquet as pq
@@ -18,6 +18,7 @@ from pyiceberg.schema import Schema
 from regelate.adapters.iceberg.tables.schema import columns_of
 from regelate.core.table.bounds import raised, truncated
 from regelate.core.table.table import ColumnMetrics
+from regelate.core.values import dataclass
 
 ZERO_BYTES = {"float": (b"\x00\x00\x00\x80", b"\x00\x00\x00\x00"), "double": (b"\x00" * 7 + b"\x80", b"\x00" * 8)}
 """Bounds of a zero by type: Iceberg orders -0.0 before 0.0, so a lower zero is -0.0 and an upper one 0.0."""

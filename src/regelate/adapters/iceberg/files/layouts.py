@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from regelate.adapters.iceberg.files.parquet_schema import FileColumn, Physical
 from regelate.core.table.schema import Column
+from regelate.core.values import dataclass
 
 UNKNOWN_ID = 1_000_000_000
 """From here on, ids that no table has: a column that nobody reads must have one too (trap T40: reading stops at a

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
+
+from regelate.core.values import dataclass
 
 MAGIC = b"PAR1"
 TRAILER_BYTES = 8

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from typing import Any
 
 from regelate.core.policy.timeouts import CONNECT_SECONDS
 from regelate.core.table.storage import S3_PREFIXES
+from regelate.core.values import dataclass
 
 RETRY_SECONDS = "regelate.storage.retry-seconds"
 REQUEST_SECONDS = "regelate.storage.request-seconds"

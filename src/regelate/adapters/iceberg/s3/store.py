@@ -9,13 +9,13 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
 from regelate.adapters.iceberg.s3.clients import S3Client, client_of, renewed
 from regelate.adapters.iceberg.s3.s3_errors import Failure, Inconsistent, TooSlow, as_error, kind_of
 from regelate.adapters.iceberg.s3.settings import S3Settings
 from regelate.core.policy.timeouts import pause_seconds
+from regelate.core.values import dataclass
 
 log = logging.getLogger(__name__)
 SLOWEST_BYTES_PER_SECOND = 64 * 1024
