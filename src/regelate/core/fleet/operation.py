@@ -68,3 +68,8 @@ class PauseKind(StrEnum):
     NO_EFFECT = "NO_EFFECT"
     METADATA = "METADATA"
     DAILY_BYTES = "DAILY_BYTES"
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether no person has to end it."""
+        return self is not PauseKind.ASKED

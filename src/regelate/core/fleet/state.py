@@ -258,6 +258,17 @@ def day_of(now_ms: int) -> int:
     return now_ms // DAY_MS
 
 
+def next_day_ms(now_ms: int) -> int:
+    """Return the next midnight (UTC)."""
+    return (day_of(now_ms) + 1) * DAY_MS
+
+
+def next_month_ms(now_ms: int) -> int:
+    """Return the first midnight (UTC) of the next month."""
+    year, month = divmod(month_of(now_ms) + 1, 12)
+    return (date(year, month + 1, 1).toordinal() - _EPOCH) * DAY_MS
+
+
 def month_of(now_ms: int) -> int:
     """Return the month (UTC) in months since year 0."""
     today = date.fromordinal(_EPOCH + day_of(now_ms))
