@@ -139,7 +139,7 @@ class _Builder:
             path = self._place(mark)
             if event.start_mark.line == event.end_mark.line:
                 self.texts[path] = (mark[0], mark[1] + (1 if event.style else 0))
-            self._put(_resolved(event.value) if event.implicit[0] and not event.style else event.value)
+            self._put(_resolved(event.value) if event.implicit[0] else event.value)
 
     def _key(self, here: _Open, key: str, mark: Mark) -> None:
         if key in here.value:

@@ -69,6 +69,8 @@ def test_not_binds_closest_and_then_and(text: str, holds: bool) -> None:
         ("files > 100 or snapshots > 5", True),
         ("files > 900 or snapshots > 5", False),
         ("files > 900 and snapshots > 5", False),
+        ("files > 100 and snapshots > 5", False),
+        ("not (files > 900 or snapshots > 5)", False),
         ("not (files > 900 and snapshots > 5)", True),
         ("not (files > 100 and snapshots > 5)", False),
     ],

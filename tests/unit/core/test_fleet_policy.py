@@ -69,7 +69,8 @@ def test_what_is_nearer_to_the_table_wins_and_says_which_line_decided() -> None:
     assert found.when is not None
     assert found.when.text == "files > 3"
     assert policy.for_table("rest", "other.orders").operations["compact"].decided_by == "defaults"
-    assert policy.for_table("glue", "other.orders").operations["compact"].decided_by == "catalogs"
+    catalog = policy.for_table("glue", "other.orders").operations["compact"]
+    assert (catalog.enabled, catalog.decided_by) == (True, "catalogs")
 
 
 def test_of_two_globs_in_one_section_the_later_one_wins_however_they_begin() -> None:
