@@ -175,20 +175,28 @@ NEEDS: Mapping[str, tuple[Mapping[str, Any], set[str]]] = {
     "REWRITE_MANIFESTS": (TABLE, {WRITE}),
     "MAINTAIN": (TABLE, {WRITE, SURVEY}),
     "NOTIFY_COMMIT": (TABLE, {READ}),
+    "FLEET_SCAN": ({}, {READ, SURVEY}),
+    "FLEET_PLAN": ({}, set()),
+    "FLEET_APPLY": ({}, set()),
+    "FLEET_STATUS": ({}, set()),
+    "FLEET_HISTORY": ({}, set()),
     "SWEEP": ({}, {WRITE, SURVEY}),
     "JOB_STATUS": ({"job_id": "none"}, set()),
     "JOB_CANCEL": ({"job_id": "none"}, set()),
     "LIST_JOBS": ({}, set()),
 }
-"""What each operation may ask for at most: QUERY and its like can change nothing, whatever else goes wrong. Jobs are in
-a store of their own."""
+"""What each operation may ask for at most: QUERY and its like can change nothing, whatever else goes wrong. Jobs
+and a fleet's memory are in stores of their own; a FLEET_APPLY asks for what each of its runs does: here it has none."""
 
 
 def stack_of_sessions(folder: Path) -> tuple[Stack, RecordingSessions]:
     """A lake on local disk, where credentials open nothing, with sessions for the tenant acme."""
     catalog = {**LOCAL_CATALOG, "namespace_template": "{tenant_id}__{namespace}"}
     jobs = {"store": "sqlite", "path": f"{folder}/jobs.db"}
-    stack = stack_with(folder, auth="none", tenants=["acme", "other"], catalogs={"shared": catalog}, jobs=jobs)
+    fleet = {"store": "sqlite", "path": f"{folder}/fleet.db"}
+    stack = stack_with(
+        folder, auth="none", tenants=["acme", "other"], catalogs={"shared": catalog}, jobs=jobs, fleet=fleet
+    )
     sessions = RecordingSessions()
     with_role = stack.built.settings.model_copy(update={"tenancy": TenancySettings(role_arn=ROLE)})
     stack.built.again(settings=with_role, sessions=sessions)
@@ -208,7 +216,7 @@ def test_an_operation_asks_for_no_more_than_it_needs_and_for_its_own_tenant_alon
     fields, needed = NEEDS[operation]
     body = {"operation": operation, **fields} | ({} if operation == "HEALTH_CHECK" else {"tenant_id": "acme"})
     if not needed:
-        if operation == "LIST_JOBS":
+        if operation == "LIST_JOBS" or operation.startswith("FLEET_"):
             stack.accepted(operation, body)
         else:
             stack.refused(404, "JOB_NOT_FOUND", [], body)

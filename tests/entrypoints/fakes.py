@@ -19,6 +19,11 @@ from regelate.core.answers import (
     DescribeTableAnswer,
     DropTableAnswer,
     ExpireSnapshotsAnswer,
+    FleetApplyAnswer,
+    FleetHistoryAnswer,
+    FleetPlanAnswer,
+    FleetScanAnswer,
+    FleetStatusAnswer,
     HealthCheckAnswer,
     JobAnswer,
     ListJobsAnswer,
@@ -142,7 +147,7 @@ class FakeService:
         self.before_query: Callable[[QueryRequest], object] = lambda request: None
         self._lock = threading.Lock()
         self.process = self.tables = self.refs = self.health = self.queries = self.writes = self.compactions = self
-        self.upkeep = self.fleet = self.jobs = self.worker = self.automatic = self
+        self.upkeep = self.fleet = self.fleet_desk = self.jobs = self.worker = self.automatic = self
 
     def _called(self, operation: str, address: Address | None, **arguments: Any) -> None:
         with self._lock:
@@ -421,6 +426,32 @@ class FakeService:
             "jobs_backlog": 0,
             "ranking": [],
         }
+
+    @answering(FleetScanAnswer)
+    def scan(self, scope: Scope, **arguments: Any) -> dict[str, object]:
+        self._called("FLEET_SCAN", None, scope=scope, **arguments)
+        counts = {"observed": len(self.known), "unchanged": 0, "backlog": 0, "settled": 0}
+        return {**counts, "gone": [], "errors": [], "statuses": {"HEALTHY": len(self.known)}}
+
+    @answering(FleetPlanAnswer)
+    def plan(self, scope: Scope, **arguments: Any) -> dict[str, object]:
+        self._called("FLEET_PLAN", None, scope=scope, **arguments)
+        return {"plan_id": None, "runs": [], "dollars": 0.0, "bills": [], "pace_error": None, "statuses": {}}
+
+    @answering(FleetApplyAnswer)
+    def apply(self, scope: Scope, **arguments: Any) -> dict[str, object]:
+        self._called("FLEET_APPLY", None, scope=scope, **arguments)
+        return {"plan_id": arguments["plan_id"], "runs": [], "left": [], "predicted_dollars": 0.0}
+
+    @answering(FleetStatusAnswer)
+    def status(self, scope: Scope, ident: str | None = None, **arguments: Any) -> dict[str, object]:
+        self._called("FLEET_STATUS", None, scope=scope, ident=ident, **arguments)
+        return {"tables": [], "more": 0, "statuses": {}, "bills": []}
+
+    @answering(FleetHistoryAnswer)
+    def history(self, scope: Scope, ident: str | None = None, **arguments: Any) -> dict[str, object]:
+        self._called("FLEET_HISTORY", None, scope=scope, ident=ident, **arguments)
+        return {"runs": []}
 
 
 def settings_for(environment: str, **more: str) -> Settings:

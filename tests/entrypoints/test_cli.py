@@ -26,7 +26,7 @@ from pyiceberg.table.snapshots import Operation
 from benchmarks.cold_start import LIST, fresh, make_lake
 from regelate import __version__
 from regelate.core.answers import CompactAnswer, DropTableAnswer, MaintainAnswer, Status
-from regelate.core.jobs.exit_codes import DONE, FAILED, INTERRUPTED, LATER, PARTIAL, USAGE
+from regelate.core.jobs.exit_codes import DONE, FAILED, INTERRUPTED, LATER, PARTIAL, SOMETHING_TO_DO, USAGE
 from regelate.entrypoints.cli import failures, main, screen, texts
 from regelate.entrypoints.cli.parser import make_parser
 from regelate.entrypoints.cli.running import COMMANDS
@@ -133,7 +133,7 @@ def test_the_help_lists_every_command_and_no_other() -> None:
 
 def test_the_help_documents_every_exit_code() -> None:
     documented = re.findall(r"^  (\d+)  ", make_parser().format_help(), re.MULTILINE)
-    assert [int(code) for code in documented] == [DONE, FAILED, USAGE, LATER, PARTIAL, INTERRUPTED]
+    assert [int(code) for code in documented] == [DONE, FAILED, USAGE, LATER, PARTIAL, SOMETHING_TO_DO, INTERRUPTED]
 
 
 def test_the_version_is_the_package_s(run: Run) -> None:

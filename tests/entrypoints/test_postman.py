@@ -47,6 +47,9 @@ OPERATIONS = [
     "QUERY",
     "LIST_JOBS",
     "NOTIFY_COMMIT",
+    "FLEET_SCAN",
+    "FLEET_PLAN",
+    "FLEET_STATUS",
     "WRITE",
     "DROP_TABLE",
 ]

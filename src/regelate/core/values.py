@@ -52,7 +52,12 @@ def _init(cls: type, fields: tuple[Field[Any], ...]) -> Callable[..., None]:
         name = found.name
         names[f"_set_{name}"] = getattr(cls, name).__set__
         value = name
-        if found.default_factory is not MISSING:
+        if not found.init:
+            if found.default_factory is MISSING:
+                continue  # `__post_init__` sets it
+            names[f"_new_{name}"] = found.default_factory
+            value = f"_new_{name}()"
+        elif found.default_factory is not MISSING:
             names[f"_new_{name}"] = found.default_factory
             parameters.append(f"{name}=_MISSING")
             value = f"_new_{name}() if {name} is _MISSING else {name}"

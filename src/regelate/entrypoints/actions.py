@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeVar, cast
 
@@ -15,6 +15,11 @@ from regelate.core.answers import (
     DescribeTableAnswer,
     DropTableAnswer,
     ExpireSnapshotsAnswer,
+    FleetApplyAnswer,
+    FleetHistoryAnswer,
+    FleetPlanAnswer,
+    FleetScanAnswer,
+    FleetStatusAnswer,
     HealthCheckAnswer,
     JobAnswer,
     ListedJob,
@@ -32,7 +37,15 @@ from regelate.core.answers import (
 from regelate.core.jobs.job import JobState
 from regelate.core.requests import CompactRequest, MaintainRequest, MissingColumns, QueryRequest
 from regelate.core.table.table import MAIN_BRANCH
+from regelate.entrypoints import fleet_actions
 from regelate.entrypoints.api.definition import evolution, table_definition
+from regelate.entrypoints.api.fleet_requests import (
+    FleetApply,
+    FleetHistory,
+    FleetPlan,
+    FleetScan,
+    FleetStatusOf,
+)
 from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, ListJobs, NotifyCommit, Sweep
 from regelate.entrypoints.api.ref_requests import CreateTag, DropTag, Rollback
 from regelate.entrypoints.api.request_base import NamespaceRequest, TableRequest
@@ -57,47 +70,17 @@ from regelate.entrypoints.api.requests import (
     asked,
 )
 from regelate.entrypoints.api.validation import validated
+from regelate.entrypoints.caller import Caller
 from regelate.entrypoints.log import safe, told
 from regelate.errors import InvalidRequest
 from regelate.operations.automatic import NotifyCommitAnswer
 from regelate.operations.refs import CreateTagAnswer, DropTagAnswer, RollbackAnswer
 from regelate.operations.table_stats import TableStatsAnswer
 from regelate.service.facade import Service
-from regelate.settings import Settings
-from regelate.tenancy import DEFAULT_NAMESPACE, Address, Scope
+from regelate.tenancy import DEFAULT_NAMESPACE, Address
 
 Payload = Mapping[str, object]
 Told = TypeVar("Told", JobAnswer, ListedJob)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """Who asks, by the envelope. `trusted`: an IAM principal invoked us directly, so its payload names the tenant.
-    `claims`: what the authorizer says of a token; `claim_tenant`: what of it names the tenant, once settings are known.
-    `seconds_left`: until Lambda ends this process, as far as it is known when the event arrives.
-    `signed`: the gateway has checked an IAM principal's signature; with `auth: iam` that is trusted as well.
-
-    A caller on this machine may hand over what no JSON holds: `rows` in place of a WRITE's records, and `progress`,
-    which hears how far a COMPACT is. `may_delegate`: it can wait for a job.
-    """
-
-    request_id: str
-    claims: Mapping[str, object] = field(default_factory=dict)
-    claim_tenant: str | None = None
-    seconds_left: float | None = None
-    trusted: bool = False
-    signed: bool = False
-    rows: object | None = None
-    progress: Callable[[int, int], None] | None = None
-    may_delegate: bool = True
-
-    def known_to(self, settings: Settings) -> Caller:
-        """Return this caller with the tenant that the authorizer proved: the configured claim's, no other's."""
-        claim = self.claims.get(settings.tenancy.claim)
-        return replace(self, claim_tenant=claim if isinstance(claim, str) and claim else None)
-
-    def is_trusted(self, settings: Settings) -> bool:
-        return self.trusted or (self.signed and settings.auth == "iam")
 
 
 def _address(service: Service, request: NamespaceRequest, caller: Caller, *, creating: bool = False) -> Address:
@@ -266,21 +249,9 @@ def _redacted(job: Told) -> Told:
     return replace(job, error=replace(job.error, message=told(job.error.message), details=details))
 
 
-def _scope(service: Service, request: Sweep, caller: Caller) -> Scope:
-    """Return what is swept: a tenant's tables or, where no HTTP door is between, those of all tenants."""
-    if request.tenant_id is not None:
-        trusted = caller.is_trusted(service.settings)
-        return service.tenancy.scope(
-            caller.claim_tenant, request.tenant_id, request.catalog, request.namespace, trusted=trusted
-        )
-    if request.namespace is not None:
-        raise InvalidRequest("MISSING_FIELD", "tenant_id is required", field="tenant_id")
-    return service.tenancy.everybody(request.catalog)
-
-
 def _sweep(service: Service, request: Sweep, caller: Caller) -> Answer:
     return service.fleet.sweep(
-        _scope(service, request, caller),
+        fleet_actions.scope_of(service, request, caller),
         max_tables=request.max_tables,
         time_budget_seconds=request.time_budget_seconds,
         health_below=request.health_below,
@@ -356,6 +327,11 @@ _ROWS = (
     Operation("MAINTAIN", Maintain, MaintainAnswer, _maintain),
     Operation("EXPIRE_SNAPSHOTS", ExpireSnapshots, ExpireSnapshotsAnswer, _expire_snapshots),
     Operation("NOTIFY_COMMIT", NotifyCommit, NotifyCommitAnswer, _notify_commit, Who.TENANT_OR_TRUSTED),
+    Operation("FLEET_SCAN", FleetScan, FleetScanAnswer, fleet_actions.fleet_scan, Who.TENANT_OR_TRUSTED),
+    Operation("FLEET_PLAN", FleetPlan, FleetPlanAnswer, fleet_actions.fleet_plan, Who.TENANT_OR_TRUSTED),
+    Operation("FLEET_APPLY", FleetApply, FleetApplyAnswer, fleet_actions.fleet_apply, Who.TENANT_OR_TRUSTED),
+    Operation("FLEET_STATUS", FleetStatusOf, FleetStatusAnswer, fleet_actions.fleet_status, Who.TENANT_OR_TRUSTED),
+    Operation("FLEET_HISTORY", FleetHistory, FleetHistoryAnswer, fleet_actions.fleet_history, Who.TENANT_OR_TRUSTED),
     Operation("SWEEP", Sweep, SweepAnswer, _sweep, Who.TENANT_OR_TRUSTED),
     Operation("JOB_STATUS", JobStatus, JobAnswer, _job_status),
     Operation("JOB_CANCEL", JobCancel, JobAnswer, _job_cancel),

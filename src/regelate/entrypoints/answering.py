@@ -11,9 +11,10 @@ from typing import Any
 
 from regelate.core.answers import Answer, CompactAnswer, Status
 from regelate.core.values import dataclass
-from regelate.entrypoints.actions import Caller, Payload, execute
+from regelate.entrypoints.actions import Payload, execute
 from regelate.entrypoints.api.requests import AnyRequest
 from regelate.entrypoints.api.responses import failed, succeeded
+from regelate.entrypoints.caller import Caller
 from regelate.entrypoints.log import Subject, log_answer, speak_of, stack_of
 from regelate.errors import InvalidRequest, InvariantViolated, RegelateError
 from regelate.service.facade import Provider, Service

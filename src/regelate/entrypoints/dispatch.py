@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from regelate.entrypoints.actions import Caller, Payload, parse_request
+from regelate.entrypoints.actions import Payload, parse_request
 from regelate.entrypoints.answering import answer, new_request_id
 from regelate.entrypoints.api.requests import AnyRequest
 from regelate.entrypoints.aws import http
 from regelate.entrypoints.aws.envelope import Envelope, Event, caller_of, keyed, recognise, seconds_left
 from regelate.entrypoints.aws.notices import notices_of
+from regelate.entrypoints.caller import Caller
 from regelate.service.facade import Provider, Service
 
 

@@ -26,6 +26,7 @@ from typing import Any
 import uvicorn
 
 from regelate.core.jobs.exit_codes import FAILED
+from regelate.entrypoints.fleet_turns import FleetTurns
 from regelate.entrypoints.job_workers import DueJobs, JobWorkers
 from regelate.entrypoints.log import adopt_libraries, logger
 from regelate.entrypoints.server.connection import Connection
@@ -165,13 +166,13 @@ def serve(
 ) -> None:
     """Serve until SIGINT or SIGTERM, then finish what has arrived. Call it in the main thread. Errors: as `Server`.
 
-    `on_ready` gets the URL; `jobs` are worked on beside. What is still under way after STOP_SECONDS ends with the
-    process, as in a crash: exit code 1. A second signal ends it at once.
+    `on_ready` gets the URL; `jobs` are worked on beside, and the fleet is looked after. What is still under way after
+    STOP_SECONDS ends with the process, as in a crash: exit code 1. A second signal ends it at once.
     """
     allow_open_files(2 * service.settings.serve.max_connections)  # for a moment there are twice as many
     server = Server(host, port, service, allowed=allowed)
     adopt_libraries()
-    workers = None if jobs is None else JobWorkers(jobs)
+    beside: list[JobWorkers | FleetTurns] = [] if jobs is None else [JobWorkers(jobs), FleetTurns(service)]
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     nowhere = Path(os.devnull).open("w")  # noqa: SIM115  a thread of faulthandler's writes to it at the very end
 
@@ -184,7 +185,7 @@ def serve(
             signal.signal(known, lambda again, _: end_now(128 + again))
         faulthandler.dump_traceback_later(LAST_SECONDS, exit=True, file=nowhere)
         server.stop()
-        if workers is not None:
+        for workers in beside:
             workers.stop()
 
     for number in before:
@@ -192,8 +193,7 @@ def serve(
     if on_ready is not None:
         on_ready(server.url)
     left = server.run()
-    if workers is not None:
-        left += workers.wait(deadline - time.monotonic())
+    left += sum(workers.wait(deadline - time.monotonic()) for workers in beside)
     if left:
         logger.warning("stopped amid operations; what they had not committed is not in the tables", operations=left)
         end_now(FAILED)

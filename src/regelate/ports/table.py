@@ -11,7 +11,7 @@ from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.table.evolution import NO_EVOLUTION, Evolution
 from regelate.core.table.input_metrics import InputMetrics
 from regelate.core.table.schema import TableDefinition, TableDescription
-from regelate.core.table.table import DataFile, TableSnapshot
+from regelate.core.table.table import DataFile, SnapshotEntry, SnapshotRef, TableSnapshot
 
 
 class TableAdmin(Protocol):
@@ -36,10 +36,11 @@ class TableAdmin(Protocol):
 
 class TableReader(Protocol):
     """Reads one table's metadata; never a data file. `metadata_bytes` is the size of metadata.json, None where nobody
-    can tell."""
+    can tell; `history` the snapshots and refs that it names."""
 
     def properties(self) -> Mapping[str, str]: ...
     def metadata_bytes(self) -> int | None: ...
+    def history(self) -> tuple[tuple[SnapshotEntry, ...], tuple[SnapshotRef, ...]]: ...
     def read(
         self, policy: CompactionPolicy, *, snapshot_id: int | None = None, deadline: float | None = None
     ) -> TableSnapshot: ...

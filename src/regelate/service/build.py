@@ -24,6 +24,7 @@ from regelate.service.compactions import Compactions
 from regelate.service.engines import Engines
 from regelate.service.facade import Service
 from regelate.service.fleet import Fleet
+from regelate.service.fleet_desk import FleetDesk, FleetDoers
 from regelate.service.health import Health
 from regelate.service.job_desk import JobDesk
 from regelate.service.job_stores import JobStores
@@ -91,6 +92,8 @@ def build(
     spark_runs = SparkRuns(home, stores, tables, knobs, settings, clock, telemetry)
     compactions = Compactions(runs, jobs, home.available, settings, placement, clock)
     sweeps = TableSweeps(longest_run_seconds=longest)
+    upkeep = Upkeep(tables, knobs, sweeps, compactions, clock)
+    doers = FleetDoers(access=access, tables=tables, knobs=knobs, jobs=jobs, job_stores=stores, upkeep=upkeep)
     return Service(
         settings=settings,
         tenancy=tenancy,
@@ -103,8 +106,9 @@ def build(
         writes=Writes(tables, engines, knobs, compactions, jobs, clock, telemetry),
         compactions=compactions,
         automatic=Automatic(access, tables, knobs, jobs, compactions, clock),
-        upkeep=Upkeep(tables, knobs, sweeps, compactions, clock),
+        upkeep=upkeep,
         fleet=Fleet(access, tables, knobs, sweeps, jobs, settings.sweep, clock, telemetry),
+        fleet_desk=FleetDesk(doers, settings.fleet, placement, clock),
         jobs=jobs,
         worker=Worker(stores, runs, spark_runs, settings, placement, clock),
     )

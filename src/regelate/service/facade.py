@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from regelate.service.automatic import Automatic
     from regelate.service.compactions import Compactions
     from regelate.service.fleet import Fleet
+    from regelate.service.fleet_desk import FleetDesk
     from regelate.service.health import Health
     from regelate.service.job_desk import JobDesk
     from regelate.service.process import Process
@@ -45,6 +46,7 @@ class Service:
     automatic: Automatic
     upkeep: Upkeep
     fleet: Fleet
+    fleet_desk: FleetDesk
     jobs: JobDesk
     worker: Worker
 

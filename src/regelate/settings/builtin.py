@@ -39,6 +39,7 @@ ENVIRONMENTS: Mapping[str, Mapping[str, Any]] = {
         "iceberg": {"compaction": {"min_files_to_compact": 3, "opportunistic_check_interval": 5}},
         "retention": {"minimum_retention_hours": 0},
         "jobs": {"store": "sqlite", "path": "${REGELATE_HOME}/jobs.db"},
+        "fleet": {"store": "sqlite", "path": "${REGELATE_HOME}/fleet.db"},
         "spark": {"run": "${REGELATE_SPARK:-local}", "folder": "${REGELATE_HOME}/spark"},
         "auth": "none",
         "tenants": "*",

@@ -114,6 +114,8 @@ def clashes(found: Configuration, environment: str) -> Iterator[Fault]:
         yield "iceberg.compaction.auto", "async needs jobs: set jobs.store"
     for key in found.jobs.missing():
         yield f"jobs.{key}", f"missing; jobs.store {found.jobs.store} needs it"
+    for key in found.fleet.missing():
+        yield f"fleet.{key}", f"missing; fleet.store {found.fleet.store} needs it"
     attempts, deliveries = found.jobs.max_attempts, found.jobs.max_deliveries
     if found.jobs.store == "dynamodb" and DELIVERIES_PER_ATTEMPT * attempts > deliveries:
         most = deliveries // DELIVERIES_PER_ATTEMPT

@@ -21,6 +21,7 @@ _NAME_AND_DEFAULT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.ASCII 
 _TOP_LEVEL = ("defaults", "environments")
 _MOST_FAULTS = 5
 _CATALOG_URI = "REGELATE_CATALOG_URI"
+_FLEET_POLICY = "REGELATE_FLEET_POLICY"
 _ON_LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
 _MEANT = "REGELATE_DEVELOPMENT_ON_LAMBDA"
 
@@ -48,6 +49,8 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         if faults := unknown_keys(_merged(defaults, overlays.get(name, {}))):
             _reject(faults, overlays, name, told)
     chosen = _with_catalog_uri(_merged(defaults, overlays.get(environment, {})), environ)
+    if environ.get(_FLEET_POLICY):
+        chosen = _merged(chosen, {"fleet": {"policy": f"${{{_FLEET_POLICY}}}"}})
     expanded, unset = _expanded(chosen, _with_home(environ))
     if unset:
         _reject(unset, overlays, environment, told)

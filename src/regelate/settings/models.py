@@ -149,6 +149,26 @@ class SweepSettings(Section):
         return self.longest_run_hours * 3600
 
 
+class FleetSettings(Section):
+    """Where a fleet is remembered (`none`: it is not), the file of its policy, and what one FLEET_SCAN may take on.
+
+    `apply_seconds`: of one FLEET_APPLY; what it has not begun by then stays with the next. `every_minutes`: how often
+    `regelate serve` scans and applies by itself; None: never.
+    """
+
+    store: Literal["none", "sqlite"] = "none"
+    path: str | None = None
+    policy: str | None = None
+    scan_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    scan_tables: Positive = 10_000
+    apply_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+    every_minutes: Minutes | None = None
+
+    def missing(self) -> Iterator[str]:
+        """Yield the keys that the chosen store needs and that are not set."""
+        yield from (name for name in ("path",) if self.store == "sqlite" and not getattr(self, name))
+
+
 class StorageSettings(Section):
     """How requests to an object store are sent. The seconds are of one request, all its tries together."""
 
@@ -241,6 +261,7 @@ class Configuration(Section):
     placement: PlacementSettings = PlacementSettings()
     retention: RetentionSettings = RetentionSettings()
     sweep: SweepSettings = SweepSettings()
+    fleet: FleetSettings = FleetSettings()
     storage: StorageSettings = StorageSettings()
     network: NetworkSettings = NetworkSettings()
     jobs: JobSettings = JobSettings()

@@ -28,6 +28,9 @@ from tests.system.attack.attack import (
 from tests.system.attack.scene import Scene
 
 NO_JOB = "404 JOB_NOT_FOUND"
+NO_PLAN = "404 FLEET_PLAN_NOT_FOUND"
+NO_FLEET_TABLE = "404 FLEET_TABLE_NOT_FOUND"
+NO_FLEET = "501 FLEET_DISABLED"
 ZONE = "422 TIMEZONE_MISMATCH"
 LARGE = "413 PAYLOAD_TOO_LARGE"
 RETENTION = "400 INVALID_RETENTION"
@@ -192,6 +195,16 @@ OTHERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "HEALTH: the victim's": ("TABLE_HEALTH", {"table": "orders", "explain": True}, (NO_TABLE,)),
     "STATS: the victim's": ("TABLE_STATS", {"table": "orders"}, (NO_TABLE,)),
     "NOTICE: of the victim's": ("NOTIFY_COMMIT", {"table": "orders"}, (NO_TABLE,)),
+    "FLEET: the plan of everybody": ("FLEET_PLAN", {"table": None, "tenant_id": None}, (MISSING,)),
+    "FLEET: nobody's plan": ("FLEET_APPLY", {"table": None, "plan_id": "fleet-plan-1"}, (NO_PLAN, NO_FLEET)),
+    "FLEET: a path for a plan": ("FLEET_APPLY", {"table": None, "plan_id": "../../fleet.db"}, (NO_PLAN, NO_FLEET, FIELD)),
+    "FLEET: SQL for a plan": ("FLEET_APPLY", {"table": None, "plan_id": "'OR'1'='1"}, (NO_PLAN, NO_FLEET, FIELD)),
+    "FLEET: the victim's table": ("FLEET_STATUS", {"table": "orders"}, (NO_FLEET_TABLE, NO_FLEET)),
+    "FLEET: the victim's runs": ("FLEET_HISTORY", {"table": "orders"}, (NO_FLEET_TABLE, NO_FLEET)),
+    "FLEET: the victim's namespace": ("FLEET_STATUS", {"table": "orders", "namespace": "victim__default"}, (NAME,)),
+    "FLEET: a status of nobody": ("FLEET_STATUS", {"table": None, "status": "' OR 1=1 --"}, (FIELD,)),
+    "FLEET: 10^30 tables": ("FLEET_SCAN", {"table": None, "max_tables": 10**30}, (OK, FIELD, NO_FLEET)),
+    "FLEET: for -1 seconds": ("FLEET_SCAN", {"table": None, "time_budget_seconds": -1}, (FIELD,)),
     "SWEEP: of everybody": ("SWEEP", {"table": None, "tenant_id": None}, (MISSING,)),
     "SWEEP: the victim's namespace": ("SWEEP", {"table": None, "namespace": "victim__default"}, (NAME,)),
     "SWEEP: 10^30 tables": ("SWEEP", {"table": None, "max_tables": 10**30, "dry_run": True, "max_jobs": 0}, (OK, FIELD)),
@@ -252,6 +265,11 @@ OPERATIONS = [
     "DROP_TABLE",
     "DROP_TAG",
     "EXPIRE_SNAPSHOTS",
+    "FLEET_APPLY",
+    "FLEET_HISTORY",
+    "FLEET_PLAN",
+    "FLEET_SCAN",
+    "FLEET_STATUS",
     "HEALTH_CHECK",
     "JOB_CANCEL",
     "JOB_STATUS",

@@ -20,7 +20,11 @@ class Body:
     word: str = dataclasses.field(default="a", compare=False)
     secret: str = dataclasses.field(default="s", repr=False)
 
+    known: dict[int, int] = dataclasses.field(default_factory=dict, init=False)
+    half: float = dataclasses.field(init=False)
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "half", self.first / 2)
         if self.first < 0:
             raise ValueError(f"{self.first} is negative")
 

@@ -6,6 +6,13 @@ An answer is written as JSON by `answer_fields`, once, where it leaves the house
 from typing import Any, ClassVar, Protocol
 
 from regelate.core.answers.compaction import CompactAnswer, Status
+from regelate.core.answers.fleet import (
+    FleetApplyAnswer,
+    FleetHistoryAnswer,
+    FleetPlanAnswer,
+    FleetScanAnswer,
+    FleetStatusAnswer,
+)
 from regelate.core.answers.jobs import (
     ErrorOfTable,
     JobAnswer,
@@ -58,6 +65,11 @@ __all__ = [
     "DropTableAnswer",
     "ErrorOfTable",
     "ExpireSnapshotsAnswer",
+    "FleetApplyAnswer",
+    "FleetHistoryAnswer",
+    "FleetPlanAnswer",
+    "FleetScanAnswer",
+    "FleetStatusAnswer",
     "HealthCheckAnswer",
     "JobAnswer",
     "JobProgress",

@@ -185,6 +185,11 @@ class TableState:
     def last_run(self) -> FleetRun | None:
         return self.runs[-1] if self.runs else None
 
+    def ended_since(self, before: TableState | None) -> tuple[FleetRun, ...]:
+        """Return the runs that are in this state's memory and were not in the one before."""
+        known = set() if before is None else {run.run_id for run in before.runs}
+        return tuple(run for run in self.runs if run.run_id not in known)
+
     def observed(self, observation: TableObservation) -> TableState:
         """Take a newer look, and the names that the table has now; an older one changes nothing."""
         if self.observation is not None and observation.observed_ms < self.observation.observed_ms:

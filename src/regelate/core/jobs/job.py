@@ -63,6 +63,8 @@ class Origin(StrEnum):
     WATCH = "WATCH"
     """Somebody who polls a catalog."""
     SWEEP = "SWEEP"
+    FLEET = "FLEET"
+    """A fleet's plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,7 +110,11 @@ class HealthAssessment:
 
     @property
     def grade(self) -> Grade:
-        return Grade.HEALTHY if self.score >= 80 else Grade.WARNING if self.score >= 50 else Grade.CRITICAL
+        return grade_of(self.score)
+
+
+def grade_of(score: float) -> Grade:
+    return Grade.HEALTHY if score >= 80 else Grade.WARNING if score >= 50 else Grade.CRITICAL
 
 
 def assess(

@@ -26,6 +26,7 @@ from regelate.entrypoints.api.fields import (
     Records,
     Token,
 )
+from regelate.entrypoints.api.fleet_requests import FleetApply, FleetHistory, FleetPlan, FleetScan, FleetStatusOf
 from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, ListJobs, NotifyCommit, Sweep
 from regelate.entrypoints.api.ref_requests import CreateTag, DropTag, Rollback
 from regelate.entrypoints.api.request_base import NamespaceRequest, Request, Strict, TableRequest
@@ -343,6 +344,11 @@ AnyRequest = (
     | RemoveOrphanFiles
     | RewriteManifests
     | Maintain
+    | FleetScan
+    | FleetPlan
+    | FleetApply
+    | FleetStatusOf
+    | FleetHistory
     | NotifyCommit
     | Sweep
     | JobStatus

@@ -9,10 +9,10 @@ from enum import Enum
 from typing import Any
 from urllib.parse import parse_qsl
 
-from regelate.entrypoints.actions import Caller
 from regelate.entrypoints.answering import new_request_id
 from regelate.entrypoints.aws.body import too_large
 from regelate.entrypoints.aws.notices import notices_of
+from regelate.entrypoints.caller import Caller
 from regelate.errors import InvalidRequest
 
 Event = Mapping[str, Any]

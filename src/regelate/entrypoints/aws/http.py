@@ -18,13 +18,14 @@ from aws_lambda_powertools.event_handler.api_gateway import ApiGatewayResolver
 from aws_lambda_powertools.utilities.data_classes.common import BaseProxyEvent
 
 from regelate.core.values import dataclass
-from regelate.entrypoints.actions import Caller, parse_request
+from regelate.entrypoints.actions import parse_request
 from regelate.entrypoints.answering import ACCEPTED, Answered, Parser, answer, refusal
 from regelate.entrypoints.api.requests import AnyRequest, Compact
 from regelate.entrypoints.api.short_form import ShortCompact, parse_short_form, split_table
 from regelate.entrypoints.aws.body import parse_body
 from regelate.entrypoints.aws.envelope import Envelope, Event, query_of, raw_body
 from regelate.entrypoints.aws.notices import MAX_NOTICE_BYTES, notice_sent
+from regelate.entrypoints.caller import Caller
 from regelate.errors import InvalidRequest, NotFound, RegelateError
 from regelate.service.facade import Provider, Service
 from regelate.settings import Settings

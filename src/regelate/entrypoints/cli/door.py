@@ -13,9 +13,10 @@ from typing import Any, Generic, TypeVar
 
 from regelate.core.answers import Answer
 from regelate.core.values import dataclass
-from regelate.entrypoints.actions import Caller, Payload, parse_request
+from regelate.entrypoints.actions import OPERATIONS, Payload, Who, parse_request
 from regelate.entrypoints.answering import answer, new_request_id
 from regelate.entrypoints.api.requests import AnyRequest
+from regelate.entrypoints.caller import Caller
 from regelate.entrypoints.cli.failures import refused
 from regelate.entrypoints.log import logger
 from regelate.service.facade import Service
@@ -23,6 +24,7 @@ from regelate.tenancy import DEFAULT_NAMESPACE, Address
 
 Progress = Callable[[int, int], None]
 A = TypeVar("A", bound=Answer)
+OVER_ALL_TENANTS = frozenset(row.name for row in OPERATIONS.values() if row.who is Who.TENANT_OR_TRUSTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +41,14 @@ class Door:
     def __init__(self, args: argparse.Namespace) -> None:
         self._tenant: str | None = args.tenant
         self._catalog: str | None = args.catalog
-        self._catalog_uri: str | None = args.catalog_uri
+        self._given = {"REGELATE_CATALOG_URI": args.catalog_uri, "REGELATE_FLEET_POLICY": getattr(args, "file", None)}
 
     @cached_property
     def service(self) -> Service:
         """Return the service of config.json and the environment. Errors: SettingsError INVALID_CONFIG."""
         from regelate.service.build import build_service
 
-        given = {} if self._catalog_uri is None else {"REGELATE_CATALOG_URI": self._catalog_uri}
+        given = {name: value for name, value in self._given.items() if value is not None}
         return build_service({**os.environ, **given})
 
     def ask(
@@ -72,7 +74,7 @@ class Door:
         payload |= {name: value for name, value in fields.items() if value is not None}
 
         def parse(given: Payload, service: Service, caller: Caller) -> AnyRequest:
-            if operation == "SWEEP" and self._tenant is None and namespace is None:
+            if operation in OVER_ALL_TENANTS and self._tenant is None and namespace is None:
                 return parse_request(given)  # of all tenants
             return parse_request({**given, "tenant_id": self.address(namespace or DEFAULT_NAMESPACE, table).tenant_id})
 

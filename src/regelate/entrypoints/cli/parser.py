@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from regelate import __version__
+from regelate.core.fleet.operation import FleetStatus
 from regelate.core.jobs.exit_codes import EXIT_CODES, USAGE
 from regelate.core.jobs.job import JobState
 from regelate.core.jobs.spark_job import STRATEGIES
@@ -68,7 +69,7 @@ def make_parser() -> Parser:
     _add_global(parser, top=True)
     commands = parser.add_subparsers(dest="run", metavar="COMMAND", parser_class=Parser)
     compaction = (_compaction, _jobs, _expiry, _upkeep)
-    for add in (_tables, _rows, _health, *compaction, _watch, _doors, _demo, _demo_spark, _pipeline, _report):
+    for add in (_tables, _rows, _health, *compaction, _fleet, _watch, _doors, _demo, _demo_spark, _pipeline, _report):
         add(commands)
     return parser
 
@@ -267,6 +268,30 @@ def _expiry(commands: Any) -> None:
         "--max-jobs", type=reader(texts.whole()), metavar="N", help="submit at most N jobs; 0 submits none"
     )
     sweep.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+
+
+def _fleet(commands: Any) -> None:
+    fleet = _command(
+        commands,
+        "fleet",
+        "look after all tables: scan them, plan within budgets, apply the plan, say where each one stands",
+        table=False,
+        more="WHAT is scan (look at the tables), plan (what would begin now, in which order, at which price), apply\n"
+        "(begin it, with --yes), status (where tables stand, and why) or history (runs that ended).\n"
+        "Without --tenant: the tables of all tenants.",
+    )
+    fleet.add_argument("what", choices=("scan", "plan", "apply", "status", "history"), metavar="WHAT")
+    fleet.add_argument("of_table", nargs="?", metavar=NS_TABLE, type=reader(texts.table), help="of status and history")
+    fleet.add_argument("-f", "--file", metavar="FILE", help="the policy: budgets, and what may be done to which table")
+    fleet.add_argument("--plan-id", metavar="ID", help="apply exactly this plan")
+    fleet.add_argument("--yes", action="store_true", help="really begin it; without this the plan is only shown")
+    fleet.add_argument("--exit-code", action="store_true", help="of plan: end with 10 where there is something to do")
+    fleet.add_argument("--status", choices=[s.value for s in FleetStatus], help="only tables that stand there")
+    fleet.add_argument("--limit", type=reader(texts.whole(1)), metavar="N", help="show no more than N (100)")
+    fleet.add_argument("--max-tables", type=reader(texts.whole(1)), metavar="N", help="scan no more than N tables")
+    fleet.add_argument(
+        "--time-budget-seconds", type=reader(float), metavar="S", help="look at no further table after S seconds"
+    )
 
 
 def _add_retention(parser: Parser) -> None:

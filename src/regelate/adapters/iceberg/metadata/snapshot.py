@@ -82,6 +82,10 @@ class SnapshotReader:
         census.count_deletes(deletes)
         return self._value(metadata, snapshot, census, manifests, deletes)
 
+    def history(self) -> tuple[tuple[SnapshotEntry, ...], tuple[SnapshotRef, ...]]:
+        """Return the snapshots and refs of the metadata, without a look at any manifest."""
+        return snapshot_entries(self._table.metadata), refs_of(self._table.metadata)
+
     def explain(self, policy: CompactionPolicy) -> Iterator[tuple[DataFile, Reason]]:
         """Stream one reason per live data file; nothing is kept."""
         metadata = self._table.metadata

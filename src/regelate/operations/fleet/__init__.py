@@ -1,0 +1,1 @@
+"""What a fleet does: tables observed, runs proposed, submitted and settled."""

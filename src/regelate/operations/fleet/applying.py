@@ -1,0 +1,155 @@
+"""FLEET_APPLY: begin the runs of a plan, in its order, as far as they are still what would be done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from regelate.core.fleet.operation import FleetOutcome
+from regelate.core.fleet.proposals import Proposals
+from regelate.core.fleet.state import FleetRun, TableState
+from regelate.core.fleet.state_json import run_json, run_of_json
+from regelate.core.values import dataclass
+from regelate.errors import Conflict, NotFound, RegelateError
+from regelate.operations.fleet.settle import Tariff, failed, settle_run
+from regelate.ports.clock import Clock
+from regelate.ports.fleet_store import FleetStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedItem:
+    """One run of a plan as it is kept. `max_files`: it may read no more."""
+
+    table_uuid: str
+    ident: str
+    max_files: int | None
+    run: FleetRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """What came of one item: the run as it is now, or why it was left."""
+
+    item: PlannedItem
+    run: FleetRun | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What one operation did, where it is done at once; for a job `job_id` alone."""
+
+    job_id: str | None = None
+    did_something: bool = False
+    files_after: int | None = None
+
+
+Do = Callable[[PlannedItem], Effect]
+
+
+def plan_json(items: Sequence[PlannedItem]) -> str:
+    """Return a plan as the store keeps it."""
+    kept = [
+        {"table_uuid": i.table_uuid, "ident": i.ident, "max_files": i.max_files, "run": run_json(i.run)} for i in items
+    ]
+    return json.dumps(kept, separators=(",", ":"))
+
+
+def plan_of_json(text: str) -> tuple[PlannedItem, ...]:
+    """Read a plan back."""
+    return tuple(PlannedItem(**{**kept, "run": run_of_json(kept["run"])}) for kept in json.loads(text))
+
+
+def apply(
+    items: Sequence[PlannedItem],
+    states: Mapping[str, TableState],
+    now: Proposals,
+    do: Do,
+    store: FleetStore,
+    tariff: Tariff,
+    clock: Clock,
+    *,
+    max_seconds: float,
+    most_live: int,
+) -> tuple[Begun, ...]:
+    """Begin what of a plan would be proposed `now` as well, so that no budget is spent twice by two plans.
+
+    `most_live`: jobs that may be under way at once, with those that are. A run that was begun before is told as it
+    stands: the same plan twice does its work once. `do` begins a run or, for what is no job, does it. Errors of one run
+    are its own.
+    """
+    until = clock.monotonic() + max_seconds
+    fresh = {(p.candidate.table_uuid, p.operation) for p in now.proposed}
+    sentences = {verdict.table_uuid: verdict.sentence for verdict in now.verdicts}
+    live = sum(state.live is not None for state in states.values())
+    found: list[Begun] = []
+    for item in items:
+        state = states.get(item.table_uuid)
+        known = None if state is None else _known(state, item.run.run_id)
+        if known is not None:
+            found.append(Begun(item=item, run=known))
+        elif state is None:
+            found.append(Begun(item=item, run=None, why="the table is gone"))
+        elif (item.table_uuid, item.run.operation) not in fresh:
+            found.append(Begun(item=item, run=None, why=sentences.get(item.table_uuid, "it is not due any more")))
+        elif clock.monotonic() >= until:
+            found.append(Begun(item=item, run=None, why="the time of this request was over: apply the plan again"))
+        elif item.run.operation.rewrites_data and live >= most_live:
+            found.append(Begun(item=item, run=None, why=f"{live} runs are under way, the most at once: it is next"))
+        else:
+            found.append(_begun(replace(item, run=_of_now(item.run, state, store)), do, store, tariff, clock))
+            live += found[-1].run is not None and found[-1].run.is_live
+    return tuple(found)
+
+
+def _known(state: TableState, run_id: str) -> FleetRun | None:
+    return next((run for run in (*state.runs, state.live) if run is not None and run.run_id == run_id), None)
+
+
+def _of_now(run: FleetRun, state: TableState, store: FleetStore) -> FleetRun:
+    seen = state.observation
+    files = None if seen is None else seen.files + seen.delete_files
+    before = None if seen is None else seen.snapshot_id
+    return replace(run, queued_ms=store.now_ms(), files_before=files, snapshot_before=before)
+
+
+def _begun(item: PlannedItem, do: Do, store: FleetStore, tariff: Tariff, clock: Clock) -> Begun:
+    def queue(state: TableState | None) -> TableState:
+        if state is None:
+            raise NotFound("TABLE_NOT_FOUND", "the fleet has forgotten the table")
+        return state.queued(item.run)
+
+    try:
+        store.change(item.table_uuid, queue)
+    except (Conflict, NotFound) as fault:
+        return Begun(item=item, run=None, why=fault.message)
+    started, started_ms = clock.monotonic(), store.now_ms()
+    run = replace(item.run, started_ms=started_ms)
+    try:
+        effect = do(item)
+    except RegelateError as fault:
+        ended = failed(run, fault, tariff, now_ms=store.now_ms(), seconds=clock.monotonic() - started)
+        settle_run(store, item.table_uuid, ended)
+        return Begun(item=item, run=ended)
+    if effect.job_id is not None:
+        job_id = effect.job_id
+        state = store.change(item.table_uuid, lambda state: _started(state, item.run.run_id, started_ms, job_id))
+        return Begun(item=item, run=_known(state, item.run.run_id))
+    ended = tariff.paid(
+        run,
+        clock.monotonic() - started,
+        ended_ms=store.now_ms(),
+        outcome=FleetOutcome.DONE if effect.did_something else FleetOutcome.NO_EFFECT,
+        files_after=run.files_before,
+    )
+    settle_run(store, item.table_uuid, ended)
+    return Begun(item=item, run=ended)
+
+
+def _started(state: TableState | None, run_id: str, now_ms: int, job_id: str) -> TableState:
+    """Note the job; somebody may have settled the run already, where the job was quick."""
+    if state is None:
+        raise NotFound("TABLE_NOT_FOUND", "the fleet has forgotten the table")
+    is_it = state.live is not None and state.live.run_id == run_id
+    return state.started(now_ms, job_id) if is_it else state

@@ -1,0 +1,304 @@
+"""A fleet from door to door: seen, planned, begun, settled, explained; within its budgets, and each plan once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regelate.adapters.fleetstore.sqlite import SqliteFleet
+from tests.system.faults.stack import LOCAL_CATALOG, Answer, Stack, request, schema, stack_with
+
+JOBS = {"store": "sqlite", "path": "${REGELATE_HOME}/jobs.db"}
+FLEET = {"store": "sqlite", "path": "${REGELATE_HOME}/fleet.db"}
+
+
+def stack_of(folder: Path, policy: str | None = None, **more: object) -> Stack:
+    fleet: dict[str, object] = dict(FLEET)
+    if policy is not None:
+        (folder / "regelate.yaml").write_text(policy)
+        fleet["policy"] = str(folder / "regelate.yaml")
+    section: dict[str, object] = {"auth": "none", "tenants": "*", "catalogs": {"local": LOCAL_CATALOG}, "jobs": JOBS}
+    return stack_with(folder / "lake", **{**section, "fleet": fleet, **more})
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    return stack_of(tmp_path)
+
+
+def ill(stack: Stack, table: str, files: int, **fields: Any) -> None:
+    stack.create(table, {"id": "long!"}, **fields)
+    for number in range(files):
+        stack.ok("WRITE", table, records=[{"id": number}])
+
+
+def work(stack: Stack) -> None:
+    while stack.service.worker.run_due_job(stopping=threading.Event()):
+        pass
+
+
+def files_of(stack: Stack, table: str) -> int:
+    return int(stack.ok("TABLE_STATS", table)["files"])
+
+
+def standing(stack: Stack, table: str) -> Answer:
+    (found,) = stack.ok("FLEET_STATUS", table)["tables"]
+    return dict(found)
+
+
+def store_of(stack: Stack) -> SqliteFleet:
+    return SqliteFleet(stack.folder / "fleet.db")
+
+
+def test_a_fleet_is_seen_planned_and_compacted_and_says_what_it_did(stack: Stack) -> None:
+    ill(stack, "worse", 12)
+    ill(stack, "bad", 6)
+    ill(stack, "well", 1)
+    seen = stack.ok("FLEET_SCAN")
+    assert (seen["observed"], seen["unchanged"], seen["errors"]) == (3, 0, [])
+    assert seen["statuses"] == {"DUE": 2, "HEALTHY": 1}
+    plan = stack.ok("FLEET_PLAN")
+    assert [(run["table"], run["operation"], run["removes"]) for run in plan["runs"]] == [
+        ("default.worse", "compact", 11),
+        ("default.bad", "compact", 5),
+    ]
+    assert plan["dollars"] == pytest.approx(sum(run["dollars"] for run in plan["runs"]), abs=1e-5)
+    assert files_of(stack, "worse") == 12
+    begun = stack.ok("FLEET_APPLY", plan_id=plan["plan_id"])
+    assert [run["table"] for run in begun["runs"]] == ["default.worse", "default.bad"]
+    assert {run["outcome"] for run in begun["runs"]} == {None}
+    assert standing(stack, "worse")["status"] == "RUNNING"
+    work(stack)
+    assert (files_of(stack, "worse"), files_of(stack, "bad")) == (1, 1)
+    history = stack.ok("FLEET_HISTORY")["runs"]
+    assert {(run["table"], run["outcome"], run["files_before"], run["files_after"]) for run in history} == {
+        ("default.worse", "DONE", 12, 1),
+        ("default.bad", "DONE", 6, 1),
+    }
+    assert all(run["dollars"] > 0 and run["seconds"] > 0 for run in history)
+    assert standing(stack, "worse")["status"] == "COOLING"
+    assert stack.ok("FLEET_PLAN")["runs"] == []
+
+
+def test_the_same_plan_again_does_its_work_once_and_tells_how_it_stands(stack: Stack) -> None:
+    ill(stack, "t", 8)
+    stack.ok("FLEET_SCAN")
+    plan_id = stack.ok("FLEET_PLAN")["plan_id"]
+    first = stack.ok("FLEET_APPLY", plan_id=plan_id)["runs"][0]
+    again = stack.ok("FLEET_APPLY", plan_id=plan_id)["runs"][0]
+    assert (again["run_id"], again["job_id"]) == (first["run_id"], first["job_id"])
+    work(stack)
+    after = stack.ok("FLEET_APPLY", plan_id=plan_id)["runs"][0]
+    assert (after["run_id"], after["outcome"]) == (first["run_id"], "DONE")
+    assert len(stack.ok("LIST_JOBS")["jobs"]) == 1
+
+
+def test_of_two_plans_of_one_state_the_second_begins_nothing_twice_and_says_why(stack: Stack) -> None:
+    ill(stack, "t", 8)
+    stack.ok("FLEET_SCAN")
+    first, second = (stack.ok("FLEET_PLAN")["plan_id"] for _ in range(2))
+    assert len(stack.ok("FLEET_APPLY", plan_id=first)["runs"]) == 1
+    left = stack.ok("FLEET_APPLY", plan_id=second)
+    assert left["runs"] == []
+    assert [item["table"] for item in left["left"]] == ["default.t"]
+    assert "compact" in left["left"][0]["why"].lower()
+
+
+def test_no_more_is_begun_than_the_budget_of_the_day_pays_and_who_waits_is_told_until_when(tmp_path: Path) -> None:
+    unlimited = stack_of(tmp_path)
+    for number in range(4):
+        ill(unlimited, f"t{number}", 6)
+    unlimited.ok("FLEET_SCAN")
+    price = unlimited.ok("FLEET_PLAN")["dollars"]
+    budget = price / 2
+    stack = stack_of(tmp_path, f"budgets: {{dollars-per-day: {budget:.6f}}}\n")
+    plan = stack.ok("FLEET_PLAN")
+    assert 0 < len(plan["runs"]) < 4
+    assert plan["bills"][0]["day_budget_dollars"] == pytest.approx(budget, abs=1e-6)
+    stack.ok("FLEET_APPLY", plan_id=plan["plan_id"])
+    work(stack)
+    stack.ok("FLEET_SCAN")
+    after = stack.ok("FLEET_STATUS")
+    assert after["bills"][0]["day_dollars"] <= budget
+    waiting = [table for table in after["tables"] if table["status"] == "OVER_BUDGET"]
+    assert waiting
+    assert all("is missing" in table["sentence"] and table["next_eligible_at"] for table in waiting)
+
+
+def test_a_line_of_the_policy_that_switches_a_table_off_is_named(tmp_path: Path) -> None:
+    stack = stack_of(tmp_path, 'tables:\n  "default.mine":\n    enabled: off\n')
+    ill(stack, "mine", 8)
+    stack.ok("FLEET_SCAN")
+    found = standing(stack, "mine")
+    assert found["status"] == "DISABLED"
+    assert "regelate.yaml line 3" in found["sentence"]
+    assert stack.ok("FLEET_PLAN")["runs"] == []
+
+
+def test_a_wrong_policy_is_refused_with_its_line_and_nothing_is_begun(tmp_path: Path) -> None:
+    stack = stack_of(tmp_path, "budgets:\n  dollars-per-day: -1\n")
+    ill(stack, "t", 8)
+    for operation in ("FLEET_SCAN", "FLEET_PLAN", "FLEET_APPLY"):
+        error = stack.refused(400, "FLEET_POLICY_INVALID", [], {"operation": operation, "tenant_id": "default"})
+        assert error["details"]["faults"][0]["line"] == 2
+    assert files_of(stack, "t") == 8
+    assert stack.ok("LIST_JOBS")["jobs"] == []
+
+
+def test_a_table_whose_head_has_not_moved_is_known_by_its_metadata_alone(stack: Stack) -> None:
+    ill(stack, "t", 8)
+    stack.ok("FLEET_SCAN")
+    folder = stack.folder / "warehouse" / "default" / "t" / "metadata"
+    for manifest in folder.glob("*-m*.avro"):
+        manifest.unlink()  # whoever reads one fails
+    again = stack.ok("FLEET_SCAN")
+    assert (again["observed"], again["unchanged"], again["errors"]) == (1, 1, [])
+
+
+def test_a_table_that_cannot_be_seen_is_told_and_keeps_no_other_from_being_seen(stack: Stack) -> None:
+    ill(stack, "a", 3)
+    ill(stack, "b", 3)
+    folder = stack.folder / "warehouse" / "default" / "a" / "metadata"
+    for manifest in folder.glob("*-m*.avro"):
+        manifest.write_bytes(b"no Avro")
+    seen = stack.ok("FLEET_SCAN")
+    assert [error["table"] for error in seen["errors"]] == ["default.a"]
+    assert standing(stack, "b")["observed_at"] is not None
+
+
+def test_a_scan_goes_on_where_the_one_before_was_ended(stack: Stack) -> None:
+    for number in range(3):
+        ill(stack, f"t{number}", 1)
+    assert stack.ok("FLEET_SCAN", max_tables=2)["backlog"] == 1
+    assert stack.ok("FLEET_SCAN", max_tables=1)["backlog"] == 2
+    assert {table["table"] for table in stack.ok("FLEET_STATUS")["tables"]} == {
+        "default.t0",
+        "default.t1",
+        "default.t2",
+    }
+
+
+def test_a_renamed_table_keeps_its_history_and_a_dropped_one_is_gone(stack: Stack) -> None:
+    ill(stack, "old", 8)
+    ill(stack, "dropped", 1)
+    stack.ok("FLEET_SCAN")
+    stack.ok("FLEET_APPLY")
+    work(stack)
+    stack.built.catalog().rename_table("default.old", "default.new")
+    stack.ok("DROP_TABLE", "dropped")
+    seen = stack.ok("FLEET_SCAN")
+    assert seen["gone"] == ["default.dropped"]
+    assert [run["table"] for run in stack.ok("FLEET_HISTORY", "new")["runs"]] == ["default.new"]
+    assert {table["table"] for table in stack.ok("FLEET_STATUS")["tables"]} == {"default.new"}
+    stack.refused(
+        404, "FLEET_TABLE_NOT_FOUND", [], {"operation": "FLEET_STATUS", "tenant_id": "default", "table": "old"}
+    )
+
+
+def test_snapshots_are_expired_before_the_answer(tmp_path: Path) -> None:
+    stack = stack_of(tmp_path, "defaults:\n  rewrite-manifests: off\n", retention={"minimum_retention_hours": 0})
+    stack.create("t", {"id": "long!"}, properties={"history.expire.max-snapshot-age-ms": "1"})
+    for number in range(40):
+        stack.ok("WRITE", "t", records=[{"id": number}])
+    stack.ok("COMPACT", "t", force=True, expire_snapshots=False)
+    stack.ok("FLEET_SCAN")
+    begun = stack.ok("FLEET_APPLY")
+    assert [(run["operation"], run["outcome"]) for run in begun["runs"]] == [("expire-snapshots", "DONE")]
+    assert len(stack.table("default.t").snapshots()) == 1
+
+
+def test_a_run_whose_job_fails_rests_the_table_and_says_of_what(stack: Stack) -> None:
+    ill(stack, "t", 8)
+    stack.ok("FLEET_SCAN")
+    stack.ok("FLEET_APPLY")
+    folder = stack.folder / "warehouse" / "default" / "t" / "data"
+    for data_file in folder.rglob("*.parquet"):
+        data_file.write_bytes(b"no Parquet")
+    work(stack)
+    found = standing(stack, "t")
+    assert found["status"] == "FAILED"
+    assert found["last_run"]["error"].split(":")[0] in found["sentence"]
+    assert found["next_eligible_at"] is not None
+
+
+def test_a_run_whose_job_was_never_made_ends_after_a_quarter_of_an_hour(stack: Stack) -> None:
+    ill(stack, "t", 8)
+    stack.ok("FLEET_SCAN")
+    kept = store_of(stack)
+    plan_id = stack.ok("FLEET_PLAN")["plan_id"]
+    body = json.loads(kept.recall(f"local/('default',)/{plan_id}") or "[]")
+    from regelate.core.fleet.state_json import run_of_json
+
+    run = run_of_json(body[0]["run"])
+    kept.change(body[0]["table_uuid"], lambda state: state.queued(run))  # type: ignore[union-attr]
+    assert standing(stack, "t")["status"] == "QUEUED"
+    old = replace(run, queued_ms=run.queued_ms - 16 * 60 * 1000)
+    kept.change(body[0]["table_uuid"], lambda state: replace(state, live=old))  # type: ignore[type-var]
+    found = standing(stack, "t")
+    assert (found["status"], found["last_run"]["outcome"]) == ("FAILED", "FAILED")
+
+
+def test_a_plan_is_its_tenant_s_own(tmp_path: Path) -> None:
+    catalog = {**LOCAL_CATALOG, "namespace_template": "{tenant_id}__{namespace}"}
+    stack = stack_of(tmp_path, tenants=["acme", "globex"], catalogs={"shared": catalog})
+    for tenant in ("acme", "globex"):
+        fields = {"tenant_id": tenant, "table": "t"}
+        stack.accepted("CREATE_TABLE", {"operation": "CREATE_TABLE", **fields, "schema": schema({"id": "long"})})
+        for number in range(6):
+            stack.accepted("WRITE", {"operation": "WRITE", **fields, "records": [{"id": number}]})
+        stack.accepted("FLEET_SCAN", {"operation": "FLEET_SCAN", "tenant_id": tenant})
+    plan = stack.accepted("FLEET_PLAN", {"operation": "FLEET_PLAN", "tenant_id": "acme"})
+    assert [run["table"] for run in plan["runs"]] == ["acme__default.t"]
+    assert {bill["tenant"] for bill in plan["bills"]} == {"acme"}
+    asked = {"operation": "FLEET_APPLY", "plan_id": plan["plan_id"]}
+    stack.refused(404, "FLEET_PLAN_NOT_FOUND", [], {**asked, "tenant_id": "globex"})
+    seen = stack.accepted("FLEET_STATUS", {"operation": "FLEET_STATUS", "tenant_id": "globex"})
+    assert [table["table"] for table in seen["tables"]] == ["globex__default.t"]
+    assert len(stack.accepted("FLEET_APPLY", {**asked, "tenant_id": "acme"})["runs"]) == 1
+
+
+def test_without_a_place_to_remember_them_there_are_no_fleets(tmp_path: Path) -> None:
+    stack = stack_of(tmp_path, fleet={"store": "none"})
+    for operation in ("FLEET_SCAN", "FLEET_PLAN", "FLEET_STATUS", "FLEET_HISTORY"):
+        stack.refused(501, "FLEET_DISABLED", [], {"operation": operation, "tenant_id": "default"})
+
+
+def test_a_glob_that_names_no_table_is_refused_when_somebody_plans_and_not_by_the_schedule(tmp_path: Path) -> None:
+    stack = stack_of(tmp_path, 'tables:\n  "default.typo": off\n'.replace(": off", ":\n    enabled: off"))
+    ill(stack, "t", 8)
+    stack.ok("FLEET_SCAN")
+    error = stack.refused(400, "FLEET_POLICY_INVALID", [], request("FLEET_PLAN"))
+    assert "matches nothing" in error["details"]["faults"][0]["message"]
+    stack.service.fleet_desk.turn(stack.service.tenancy.everybody(None), ended=lambda: False)
+    work(stack)
+    assert files_of(stack, "t") == 1
+
+
+def test_a_turn_of_the_schedule_scans_and_begins_and_stops_where_it_is_told_to(stack: Stack) -> None:
+    ill(stack, "t", 8)
+    everybody = stack.service.tenancy.everybody(None)
+    stack.service.fleet_desk.turn(everybody, ended=lambda: True)
+    assert stack.ok("FLEET_STATUS")["tables"] == []
+    stack.service.fleet_desk.turn(everybody, ended=lambda: False)
+    work(stack)
+    (run,) = stack.ok("FLEET_HISTORY")["runs"]
+    assert (run["trigger"], run["asked_by"], run["outcome"]) == ("SCHEDULE", "the schedule", "DONE")
+
+
+def test_the_budget_is_of_all_catalogs_together(tmp_path: Path) -> None:
+    other = {**LOCAL_CATALOG, "uri": "sqlite:///${REGELATE_HOME}/other.db", "warehouse": "${REGELATE_HOME}/elsewhere"}
+    catalogs = {"local": LOCAL_CATALOG, "other": other}
+    stack = stack_of(tmp_path, "budgets: {dollars-per-day: 0.0006}\n", catalogs=catalogs, default_catalog="local")
+    for catalog in catalogs:
+        fields = {"tenant_id": "default", "catalog": catalog, "table": "t"}
+        stack.accepted("CREATE_TABLE", {"operation": "CREATE_TABLE", **fields, "schema": schema({"id": "long"})})
+        for number in range(6):
+            stack.accepted("WRITE", {"operation": "WRITE", **fields, "records": [{"id": number}]})
+        stack.ok("FLEET_SCAN", catalog=catalog)
+    begun = [len(stack.ok("FLEET_APPLY", catalog=catalog)["runs"]) for catalog in catalogs]
+    assert sorted(begun) == [0, 1]
