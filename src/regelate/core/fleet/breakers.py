@@ -38,7 +38,7 @@ def too_much_metadata(table: TableState, now_ms: int) -> Pause | None:
     if seen.metadata_bytes <= METADATA_SHARE * seen.size_bytes:
         return None
     share = f"{seen.metadata_bytes / max(seen.size_bytes, 1):.0%} of the data" if seen.size_bytes else "without data"
-    reason = f"metadata.json has {seen.metadata_bytes / 2**20:,.0f} MB, {share}: snapshots have to be expired first"
+    reason = f"metadata.json has {seen.metadata_bytes / 2**20:,.0f} MB, {share}; snapshots have to be expired first"
     return Pause(kind=PauseKind.METADATA, reason=reason, since_ms=now_ms)
 
 

@@ -13,6 +13,11 @@ from regelate.core.values import dataclass
 LEAST_MS, MOST_MS = 10 * 60 * 1000, 30 * DAY_MS
 ENOUGH_SHARE, LEAST_ENOUGH, MOST_ENOUGH = 0.1, 10.0, 100.0
 """A run is worth its beginning when a tenth of the files that should stand have come on top, 10 to 100 of them."""
+FILES_PER_OUTPUT = 8.0
+"""And when so many become one: outputs of fewer are small again, and are rewritten with what comes next. A day is
+waited for that at most: then most partitions are full."""
+METADATA_ENOUGH, METADATA_MS = 100.0, 7 * DAY_MS
+"""Of operations that rewrite no data: they cost little, and a tenth of the metadata is little as well."""
 IDLE_RUNS = 5
 """After so many runs in a row without effect, half as often; after twice as many, a quarter."""
 MOST_HALVINGS = 8
@@ -51,7 +56,16 @@ class Cooling:
 
 def enough(seen: TableObservation) -> float:
     """Return how many files' worth of gain is worth a run at any time."""
+    return max(_least_gain(seen), FILES_PER_OUTPUT * _outputs(seen))
+
+
+def _least_gain(seen: TableObservation) -> float:
     return min(max(seen.files_after * ENOUGH_SHARE, LEAST_ENOUGH), MOST_ENOUGH)
+
+
+def _outputs(seen: TableObservation) -> int:
+    """Return how many files a COMPACT would write now."""
+    return max(seen.candidate_files - seen.files_removed, 0)
 
 
 def interval_ms(table: TableState) -> int:
@@ -59,10 +73,12 @@ def interval_ms(table: TableState) -> int:
     seen = table.observation
     if seen is None:
         return LEAST_MS
-    rate = max(seen.files_per_hour, seen.commits_per_hour)
-    gathered = MOST_MS if rate <= 0 else min(int(enough(seen) / rate * HOUR_MS), MOST_MS)
+    rate = max(seen.files_per_hour, seen.commits_per_hour) / HOUR_MS
+    gathered = float(MOST_MS)
+    if rate > 0:
+        gathered = max(_least_gain(seen) / rate, min(FILES_PER_OUTPUT * _outputs(seen) / rate, DAY_MS))
     longer: int = 2 ** min(table.without_effect // IDLE_RUNS, MOST_HALVINGS)
-    return min(max(gathered, LEAST_MS) * longer, MOST_MS)
+    return min(max(int(min(gathered, MOST_MS)), LEAST_MS) * longer, MOST_MS)
 
 
 def next_look_ms(table: TableState) -> int:
@@ -75,8 +91,8 @@ def cooling(table: TableState, operation: FleetOperation, opens: float, now_ms: 
     """Say whether a table rests from an operation that would gain `opens` now; None where it may be done.
 
     After any run it rests ten minutes, and until somebody has looked again. After one of the same operation it rests
-    until enough has gathered, or the time has passed in which it should have: a day at least for what rewrites no data.
-    What a run left undone for want of time waits for nothing. Runs without effect make the rest longer.
+    until enough has gathered, or the time has passed in which it should have: a week at least for what rewrites no
+    data. What a run left undone for want of time waits for nothing. Runs without effect make the rest longer.
     """
     last, seen = table.last_run, table.observation
     if last is None or last.ended_ms is None or seen is None:
@@ -89,12 +105,13 @@ def cooling(table: TableState, operation: FleetOperation, opens: float, now_ms: 
     if same is None or same.ended_ms is None or same.outcome in _LEFT_SOME:
         return None
     rest = interval_ms(table)
-    until = same.ended_ms + (rest if operation.rewrites_data else max(rest, DAY_MS))
+    until = same.ended_ms + (rest if operation.rewrites_data else max(rest, METADATA_MS))
     if now_ms >= until:
         return None
     if table.without_effect >= IDLE_RUNS:
         return Cooling(until_ms=until, reason=f"its last {table.without_effect} runs had no effect")
-    if opens >= enough(seen):
+    worth = enough(seen) if operation.rewrites_data else METADATA_ENOUGH
+    if opens >= worth:
         return None
-    gathered = f"{opens:,.0f} files' worth have gathered of the {enough(seen):,.0f} that are worth a run"
+    gathered = f"{opens:,.0f} files' worth have gathered of the {worth:,.0f} that are worth a run"
     return Cooling(until_ms=until, reason=gathered)

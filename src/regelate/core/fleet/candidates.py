@@ -23,7 +23,11 @@ from regelate.core.values import dataclass
 MB, GB = 2**20, 2**30
 OPEN_BYTES = 4 * MB
 """Bytes that take a reader as long as opening a file: Iceberg's `read.split.open-file-cost`."""
-OPEN_SECONDS = 0.05
+OPEN_SECONDS = 0.1
+"""What opening a file takes a reader: two or three requests to the store, one after the other."""
+PAYBACK_DAYS, USUAL_READS = 30.0, 1.0
+"""A rewrite that readers do not save in so many days is not worth it; of a table that no reader reports, a read a day
+is believed."""
 SNAPSHOT_OPENS, ORPHAN_OPENS = 0.1, 0.01
 """No reader opens them: a snapshot is an object more in the store and a line in every metadata.json, an orphan only the
 former."""
@@ -41,6 +45,8 @@ PRIOR_SECONDS = 30.0
 """So many seconds of work at the model's pace are believed before any was measured."""
 MOST_FASTER, MOST_SLOWER = 0.1, 10.0
 MOST_RISK = 0.9
+AT_ANY_PRICE = 0.9
+"""From this w1 on, four fifths of its quota, a tenant is short of files, whatever its readers save."""
 EPSILON = 1e-9
 
 _OVERWRITING = frozenset({"overwrite", "delete"})
@@ -106,6 +112,8 @@ class Candidate:
     reads_per_day: float | None
     benefit_per_day: float | None
     share: float = 1.0
+    pays_back: bool = True
+    """Whether readers save in a month what a rewrite costs."""
 
     @property
     def opens_per_dollar(self) -> float:
@@ -147,6 +155,7 @@ def candidates_of(
     seen = table.observation
     if seen is None:
         return
+    open_dollars = _open_dollars(worker)
     for operation, opens, removed, files, size, seconds, gets, puts in _work(seen, worker):
         size_class = _class_of(size, files) if operation.rewrites_data else 0
         paced = seconds * pace.factor(operation, size_class)
@@ -154,7 +163,9 @@ def candidates_of(
         kept = opens * (1.0 - risk)
         if kept < LEAST_OPENS:
             continue
-        opened = kept * _opened_share(seen) if seen.reads_per_day is not None else kept
+        opened, reads = kept * _opened_share(seen), seen.reads_per_day
+        saved = opened * (USUAL_READS if reads is None else reads) * open_dollars
+        dollars = worker.dollars(paced, gets, puts)
         yield Candidate(
             table_uuid=table.table_uuid,
             catalog=table.catalog,
@@ -168,11 +179,12 @@ def candidates_of(
             read_bytes=size,
             model_seconds=seconds,
             seconds=paced,
-            dollars=worker.dollars(paced, gets, puts),
+            dollars=dollars,
             gb_seconds=worker.gb_seconds(paced),
             risk=risk,
-            reads_per_day=seen.reads_per_day,
-            benefit_per_day=None if seen.reads_per_day is None else opened * seen.reads_per_day * _open_dollars(worker),
+            reads_per_day=reads,
+            benefit_per_day=None if reads is None else saved,
+            pays_back=not operation.rewrites_data or saved * PAYBACK_DAYS >= dollars,
         )
 
 

@@ -152,7 +152,7 @@ class Dealer:
                 if begun[tenant] < len(hand):
                     heapq.heappush(turns, self._turn(tenant, hand[begun[tenant]]))
                 break
-        full = Refusal(reason=f"all {self._policy.max_running} places are taken", until=Until.PLACE)
+        full = Refusal(reason=_taken(self._policy.max_running, ""), until=Until.PLACE)
         for tenant, hand in hands.items():
             for bid in hand[begun[tenant] :]:
                 refused.setdefault(bid.candidate.table_uuid, full)
@@ -184,7 +184,7 @@ class Dealer:
         """Return the candidate, whole or as much of it as is affordable, or what is missing."""
         candidate, most = bid.candidate, self._policy.max_running_per_catalog
         if most is not None and by_catalog.get(candidate.catalog, 0) >= most:
-            return Refusal(reason=f"all {most} places of catalog {candidate.catalog} are taken", until=Until.PLACE)
+            return Refusal(reason=_taken(most, f" of catalog {candidate.catalog}"), until=Until.PLACE)
         wanted, room = candidate.dollars * SET_ASIDE, self._rooms(bid)
         least = min(room, key=lambda one: one[1])
         if wanted <= least[1]:
@@ -221,6 +221,10 @@ class Dealer:
         self._unserved.discard(candidate.tenant)
         self._used[candidate.tenant] += candidate.seconds
         by_catalog[candidate.catalog] = by_catalog.get(candidate.catalog, 0) + 1
+
+
+def _taken(places: int, whose: str) -> str:
+    return f"the only place{whose} is taken" if places == 1 else f"all {places} places{whose} are taken"
 
 
 def _part(candidate: Candidate, affordable: float) -> Candidate | None:

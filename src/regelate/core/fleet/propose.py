@@ -41,13 +41,13 @@ def propose(state: FleetState, policy: FleetPolicy, now_ms: int, *, worker: Work
     tables = state.tables
     pace, usual = measured_pace(tables), usual_reads(tables)
     fleet, tenants = bills(tables, now_ms)
-    judge = Standing(now_ms)
+    weights = _weights(state)
+    judge = Standing(now_ms, weights)
     bids: list[Bid] = []
     stands: list[Stands] = []
     firsts: list[Scored | None] = []
-    for table, scored in zip(
-        tables, _scored(state, [tuple(candidates_of(table, pace, worker, usual)) for table in tables]), strict=True
-    ):
+    found = [tuple(candidates_of(table, pace, worker, usual)) for table in tables]
+    for table, scored in zip(tables, _scored(found, weights), strict=True):
         allowed = policy.for_table(table.catalog, table.ident)
         stand = judge.of(table, scored, allowed)
         stands.append(stand)
@@ -68,12 +68,14 @@ def propose(state: FleetState, policy: FleetPolicy, now_ms: int, *, worker: Work
     return Proposals(now_ms=now_ms, proposed=proposed, verdicts=verdicts, fleet=fleet, tenants=tenants, pace=pace)
 
 
-def _scored(state: FleetState, found: Sequence[tuple[Candidate, ...]]) -> list[list[Scored]]:
+def _weights(state: FleetState) -> Mapping[str, float]:
+    """Return w1 of the tenants that have a quota."""
+    used = files_of(state.tables) if state.files_quota else {}
+    return {tenant: weight_of_gain(used.get(tenant, 0), quota) for tenant, quota in state.files_quota.items()}
+
+
+def _scored(found: Sequence[tuple[Candidate, ...]], weights: Mapping[str, float]) -> list[list[Scored]]:
     """Return the candidates of each table with their scores in the fleet, the best first."""
-    weights: Mapping[str, float] = {}
-    if state.files_quota:
-        used = files_of(state.tables)
-        weights = {tenant: weight_of_gain(used.get(tenant, 0), quota) for tenant, quota in state.files_quota.items()}
     ranked = iter(scores([candidate for each in found for candidate in each], weights))
     return [sorted(zip(each, islice(ranked, len(each)), strict=True), key=_best_first) for each in found]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 from regelate.core.fleet.candidates import Candidate
 from regelate.core.fleet.operation import FleetOperation
 from regelate.core.fleet.state import FleetRun
 
+LEAST_SHOWN = 1e-9
 _WHAT = {
     FleetOperation.COMPACT: "compact would leave {0} fewer",
     FleetOperation.EXPIRE: "expire-snapshots would let {0} go",
@@ -35,12 +37,13 @@ def count(number: int, noun: str) -> str:
 
 
 def dollars(amount: float) -> str:
-    """Show an amount to the hundredth of a cent, and smaller ones to two digits."""
+    """Show an amount to the hundredth of a cent, and a smaller one to its second digit."""
     if amount >= 100:
         return f"${amount:,.0f}"
-    if amount <= 0:
+    if amount < LEAST_SHOWN:
         return "$0"
-    return f"${amount:.4f}" if amount >= 0.0095 else f"${amount:.2g}"
+    digits = 4 if amount >= 0.0095 else 1 - math.floor(math.log10(amount))
+    return f"${amount:.{digits}f}"
 
 
 def duration(seconds: float) -> str:

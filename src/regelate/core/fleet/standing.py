@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from regelate.core.fleet.breakers import too_much_metadata, tripped
 from regelate.core.fleet.cadence import cooling, next_look_ms
-from regelate.core.fleet.candidates import Candidate
+from regelate.core.fleet.candidates import AT_ANY_PRICE, PAYBACK_DAYS, Candidate
 from regelate.core.fleet.observation import TableObservation, metrics
 from regelate.core.fleet.operation import FleetStatus
 from regelate.core.fleet.policy import QuietWindow, TablePolicy, quiet_until
@@ -33,10 +33,11 @@ _TOLD_FIRST = (FleetStatus.COOLING, FleetStatus.PAUSED, FleetStatus.HEALTHY, Fle
 
 
 class Standing:
-    """Judges tables at one time."""
+    """Judges tables at one time. `weights`: w1 by tenant, where it has a quota of files."""
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, now_ms: int, weights: Mapping[str, float]) -> None:
         self._now_ms = now_ms
+        self._weights = weights
         self._quiet: dict[tuple[QuietWindow, ...], float | None] = {}
 
     def of(self, table: TableState, scored: Sequence[Scored], allowed: TablePolicy) -> Stands:
@@ -89,11 +90,13 @@ class Standing:
             if said.when is not None and known is None:
                 known = metrics(seen)
             if not said.enabled:
-                told = f"{_sentence(what(candidate))}, but {said.decided_by} switches it off."
+                told = f"{_sentence(what(candidate))}, but it is switched off by {said.decided_by}."
                 barred.append(Stands(status=FleetStatus.DISABLED, sentence=told, eligible_ms=None))
             elif said.when is not None and known is not None and not said.when.holds(known):
-                told = f"{_sentence(what(candidate))}, but {said.decided_by} waits for {said.when.text}."
+                told = f"{_sentence(what(candidate))}, but waits for {said.when.text}, by {said.decided_by}."
                 barred.append(Stands(status=FleetStatus.HEALTHY, sentence=told, eligible_ms=next_look_ms(table)))
+            elif not candidate.pays_back and self._weights.get(table.tenant, 0.0) < AT_ANY_PRICE:
+                barred.append(_too_dear(table, candidate))
             elif (bar := self._resting(table, candidate)) is not None:
                 barred.append(bar)
             else:
@@ -114,15 +117,25 @@ class Standing:
         return Stands(status=FleetStatus.COOLING, sentence=told, eligible_ms=rest.until_ms)
 
 
+def _too_dear(table: TableState, candidate: Candidate) -> Stands:
+    reads = (
+        "once a day, as is believed of it"
+        if candidate.reads_per_day is None
+        else f"{candidate.reads_per_day:,.1f} times a day"
+    )
+    told = f"{_sentence(what(candidate))}, which readers do not save in {PAYBACK_DAYS:.0f} days: it is read {reads}."
+    return Stands(status=FleetStatus.HEALTHY, sentence=told, eligible_ms=next_look_ms(table))
+
+
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
 def _paused(pause: Pause) -> Stands:
-    until = "until somebody resumes it" if pause.until_ms is None else f"until {at(pause.until_ms)}"
-    if pause.kind.ends_by_itself and pause.until_ms is None:
-        until = "until that is done"
-    told = f"Paused {until}: {pause.reason}."
+    until = "" if pause.until_ms is None else f" until {at(pause.until_ms)}"
+    if pause.until_ms is None and not pause.kind.ends_by_itself:
+        until = " until somebody resumes it"
+    told = f"Paused{until}: {pause.reason}."
     return Stands(status=FleetStatus.PAUSED, sentence=told, eligible_ms=pause.until_ms, pause=pause)
 
 
