@@ -18,6 +18,7 @@ from regelate.core.access import Access, session_policy
 from regelate.core.jobs.spark_job import SparkState
 from regelate.core.measures.measures import METRICS
 from regelate.entrypoints.actions import parse_request
+from regelate.entrypoints.api.fleet_requests import FleetApply, FleetScan
 from regelate.entrypoints.api.requests import Compact, Sweep
 from regelate.entrypoints.aws.envelope import Envelope, keyed, recognise
 from regelate.entrypoints.aws.http import DOCS_PATH, ROUTES
@@ -68,6 +69,7 @@ OTHERS = {
     "sqs:DeleteMessage": "the worker's event source",
     "sqs:GetQueueAttributes": "the worker's event source",
     "sqs:ReceiveMessage": "the worker's event source",
+    "dynamodb:BatchGetItem": "the tables of a fleet",
     "dynamodb:DeleteItem": "a job that met another one of its table",
     "dynamodb:GetItem": "jobs and leases",
     "dynamodb:PutItem": "jobs",
@@ -334,7 +336,7 @@ def inputs() -> list[dict[str, Any]]:
 def test_what_a_schedule_sends_is_a_request_that_may_come_twice_and_ends_in_time(event: dict[str, Any]) -> None:
     assert recognise(event)[0] is Envelope.RULE
     request = parse_request(keyed(event["detail"], event["id"]))
-    if isinstance(request, Sweep):
+    if isinstance(request, Sweep | FleetScan | FleetApply):
         assert request.time_budget_seconds is not None
         assert request.time_budget_seconds <= RESOURCES["WorkerFunction"]["Properties"]["Timeout"] - 300
     else:
@@ -342,9 +344,10 @@ def test_what_a_schedule_sends_is_a_request_that_may_come_twice_and_ends_in_time
         assert request.idempotency_key == event["id"]
 
 
-def test_tables_are_swept_every_day_unless_told_otherwise() -> None:
+def test_tables_are_swept_every_day_unless_told_otherwise_and_a_fleet_is_looked_after_only_if_told() -> None:
     assert PARAMETERS["SweepSchedule"]["Default"] == "rate(1 day)"
-    assert [event["detail"]["operation"] for event in inputs()] == ["SWEEP", "COMPACT"]
+    assert PARAMETERS["FleetSchedule"]["Default"] == ""
+    assert [event["detail"]["operation"] for event in inputs()] == ["SWEEP", "FLEET_SCAN", "FLEET_APPLY", "COMPACT"]
 
 
 @pytest.mark.parametrize("tenants", [[], ["acme", "globex"]])
@@ -360,7 +363,7 @@ def test_the_sweep_of_the_defaults_is_served_by_the_config_that_ships_whatever_i
 def test_a_schedule_for_a_tenant_that_nobody_has_fails_the_invocation_so_that_the_alarm_hears_of_it() -> None:
     service = FakeService(load_settings({**ENVIRON, "REGELATE_ENVIRONMENT": "production"}))
     with pytest.raises(Unserved, match="FORBIDDEN"):
-        dispatch(inputs()[1], LambdaContext(), lambda: service)
+        dispatch(inputs()[-1], LambdaContext(), lambda: service)
     assert TEMPLATE["Rules"]["ScheduledTableHasATenant"]["Assertions"] == [
         {
             "Assert": {"Fn::Not": [{"Fn::Equals": [{"Ref": "CompactTenant"}, ""]}]},
@@ -379,7 +382,7 @@ def test_what_a_schedule_sends_is_played_to_the_handler_as_an_event() -> None:
 def test_every_schedule_is_one_that_eventbridge_takes() -> None:
     rate = r"rate\((1 (minute|hour|day)|([2-9]|[1-9]\d+) (minutes|hours|days))\)"
     field = r"[\d*?/,A-Z#L-]+"
-    expressions = [p["Default"] for name, p in PARAMETERS.items() if name.endswith("Schedule")]
+    expressions = [p["Default"] for name, p in PARAMETERS.items() if name.endswith("Schedule") and p["Default"]]
     assert expressions
     for expression in expressions:
         assert re.fullmatch(rf"{rate}|cron\(({field} ){{5}}{field}\)", expression), expression

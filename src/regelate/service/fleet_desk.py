@@ -28,6 +28,7 @@ from regelate.core.fleet.propose import propose
 from regelate.core.fleet.state import FleetState, TableState
 from regelate.core.jobs.job import Origin
 from regelate.core.policy.policy import PlacementPolicy
+from regelate.core.policy.timeouts import Timeouts
 from regelate.core.requests import CompactRequest
 from regelate.core.values import dataclass
 from regelate.errors import NotFound, Unavailable, Unsupported
@@ -82,9 +83,17 @@ class FleetDesk:
     Errors of all: Unsupported FLEET_DISABLED, Unavailable FLEET_UNAVAILABLE.
     """
 
-    def __init__(self, doers: FleetDoers, settings: FleetSettings, placement: PlacementPolicy, clock: Clock) -> None:
+    def __init__(
+        self,
+        doers: FleetDoers,
+        settings: FleetSettings,
+        placement: PlacementPolicy,
+        timeouts: Timeouts,
+        clock: Clock,
+    ) -> None:
         self._doers = doers
         self._settings = settings
+        self._timeouts = timeouts
         self._clock = clock
         self._worker = Worker(memory_bytes=placement.memory_bytes, threads=placement.threads)
         self._tariff = Tariff(price=LAMBDA, memory_bytes=placement.memory_bytes)
@@ -341,11 +350,16 @@ class FleetDesk:
         return found
 
     def _open(self) -> FleetStore | None:
-        if self._settings.store == "none":
-            return None
-        from regelate.adapters.fleetstore.sqlite import SqliteFleet
+        found = self._settings
+        if found.store == "dynamodb":
+            from regelate.adapters.fleetstore.dynamodb import DynamoFleet
 
-        return SqliteFleet(Path(self._settings.path or ""))
+            return DynamoFleet(found.table or "", timeouts=self._timeouts)
+        if found.store == "sqlite":
+            from regelate.adapters.fleetstore.sqlite import SqliteFleet
+
+            return SqliteFleet(Path(found.path or ""))
+        return None
 
     def _load(self) -> FleetPolicy:
         if not self._settings.policy:

@@ -11,6 +11,7 @@ _CLAIMS: Mapping[str, Any] = {
         "table": "${REGELATE_JOBS_TABLE:-}",
         "queue_url": "${REGELATE_JOBS_QUEUE:-}",
     },
+    "fleet": {"store": "${REGELATE_FLEET_STORE:-none}", "table": "${REGELATE_FLEET_TABLE:-}"},
     "spark": {
         "run": "${REGELATE_SPARK:-none}",
         "application_id": "${REGELATE_SPARK_APPLICATION:-}",

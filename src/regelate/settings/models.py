@@ -156,8 +156,9 @@ class FleetSettings(Section):
     `regelate serve` scans and applies by itself; None: never.
     """
 
-    store: Literal["none", "sqlite"] = "none"
+    store: Literal["none", "sqlite", "dynamodb"] = "none"
     path: str | None = None
+    table: str | None = None
     policy: str | None = None
     scan_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     scan_tables: Positive = 10_000
@@ -166,7 +167,8 @@ class FleetSettings(Section):
 
     def missing(self) -> Iterator[str]:
         """Yield the keys that the chosen store needs and that are not set."""
-        yield from (name for name in ("path",) if self.store == "sqlite" and not getattr(self, name))
+        needed = {"none": (), "sqlite": ("path",), "dynamodb": ("table",)}[self.store]
+        yield from (name for name in needed if not getattr(self, name))
 
 
 class StorageSettings(Section):

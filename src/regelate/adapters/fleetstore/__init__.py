@@ -1,3 +1,3 @@
 """What a fleet is remembered in: a file of SQLite, or DynamoDB."""
 
-__all__ = ["sqlite"]
+__all__ = ["dynamodb", "sqlite"]

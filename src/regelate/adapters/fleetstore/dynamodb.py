@@ -1,0 +1,199 @@
+"""A fleet's memory in DynamoDB, in the table that has the jobs or in one with the same keys, by conditional writes.
+
+| pk | holds |
+| --- | --- |
+| `fleet#<table UUID>` | one table's state: `body` (its JSON), `version` |
+| `fleet-run#<run id>` | one run that ended: `body`, `of_table`, `expires` |
+| `fleet-plan#<plan id>` | a plan: `body`, `made_ms`, `expires` |
+
+The index `newest` has the states, and the runs of each catalog by their age. It lags behind, so what it names is read
+again from the table. Times are those of DynamoDB's answers, to the second.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
+from itertools import islice
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from regelate.core.fleet.state import FleetRun, TableState
+from regelate.core.fleet.state_json import run_json, run_of_json, state_json, state_of_json
+from regelate.core.policy.timeouts import Timeouts
+from regelate.errors import Unavailable
+from regelate.ports.fleet_store import Change
+
+TRIES = 8
+INDEX = "newest"
+READ_SECONDS = 10.0
+READ_AT_ONCE = 100
+"""Keys of one BatchGetItem, by DynamoDB's own limit."""
+PLANS_KEPT_MS = 7 * 24 * 3_600_000
+RUNS_KEPT_SECONDS = 400 * 24 * 3_600
+_STATE, _RUN = "fleet", "fleet-run"
+Item = Mapping[str, Any]
+
+
+class DynamoFleet:
+    """Implements FleetStore. `client` is for tests."""
+
+    def __init__(self, table: str, *, client: Any = None, timeouts: Timeouts | None = None) -> None:
+        self._table = table
+        self._client = _client(timeouts or Timeouts()) if client is None else client
+
+    def now_ms(self) -> int:
+        return self._read("clock")[1]
+
+    def states(self) -> tuple[TableState, ...]:
+        named = [item["pk"] for item in self._listed(_STATE, newest_first=False)]
+        found: list[TableState] = []
+        for start in range(0, len(named), READ_AT_ONCE):
+            found += (_state_of(item) for item in self._all(named[start : start + READ_AT_ONCE]))
+        return tuple(sorted(found, key=lambda state: state.table_uuid))
+
+    def change(self, table_uuid: str, change: Change) -> TableState:
+        for _ in range(TRIES):
+            item, now_ms = self._read(f"{_STATE}#{table_uuid}")
+            before = _state_of(item) if item else None
+            after = change(before)
+            if after == before or self._stored(item, before, after, now_ms):
+                return after
+        raise Unavailable("FLEET_UNAVAILABLE", f"{TRIES} others changed this table's state first; repeat")
+
+    def forget(self, table_uuid: str) -> None:
+        with _faults():
+            self._client.delete_item(TableName=self._table, Key=_key(f"{_STATE}#{table_uuid}"))
+
+    def history(self, catalog: str, table_uuid: str | None, limit: int) -> tuple[tuple[str, FleetRun], ...]:
+        items = self._listed(f"{_RUN}#{catalog}", newest_first=True)
+        wanted = (item for item in items if table_uuid in (None, item["of_table"]["S"]))
+        read = ((item["of_table"]["S"], run_of_json(json.loads(item["body"]["S"]))) for item in wanted)
+        return tuple(islice(read, limit))
+
+    def remember(self, plan_id: str, body: str) -> None:
+        now_ms = self.now_ms()
+        item = {
+            **_key(f"fleet-plan#{plan_id}"),
+            "body": {"S": body},
+            "made_ms": {"N": str(now_ms)},
+            "expires": {"N": str((now_ms + PLANS_KEPT_MS) // 1000)},
+        }
+        with _faults():
+            self._client.put_item(TableName=self._table, Item=item)
+
+    def recall(self, plan_id: str) -> str | None:
+        item, now_ms = self._read(f"fleet-plan#{plan_id}")
+        is_young = bool(item) and int(item["made_ms"]["N"]) >= now_ms - PLANS_KEPT_MS
+        return str(item["body"]["S"]) if is_young else None
+
+    def _read(self, key: str) -> tuple[Item, int]:
+        """Return an item, empty where there is none, and the store's time in milliseconds."""
+        with _faults():
+            found = self._client.get_item(TableName=self._table, Key=_key(key), ConsistentRead=True)
+        date = found["ResponseMetadata"]["HTTPHeaders"]["date"]
+        return found.get("Item", {}), int(parsedate_to_datetime(date).timestamp() * 1000)
+
+    def _listed(self, listed_as: str, *, newest_first: bool) -> Iterator[Item]:
+        with _faults():
+            pages = self._client.get_paginator("query").paginate(
+                TableName=self._table,
+                IndexName=INDEX,
+                KeyConditionExpression="listed_as = :as",
+                ExpressionAttributeValues={":as": {"S": listed_as}},
+                ScanIndexForward=not newest_first,
+            )
+            for page in pages:
+                yield from page["Items"]
+
+    def _all(self, keys: Sequence[Item]) -> Iterator[Item]:
+        """Read items by their keys; one that was forgotten meanwhile is left out."""
+        asked: dict[str, Any] = {self._table: {"Keys": [{"pk": key} for key in keys], "ConsistentRead": True}}
+        with _faults():
+            while asked:
+                found = self._client.batch_get_item(RequestItems=asked)
+                yield from found["Responses"].get(self._table, ())
+                asked = found.get("UnprocessedKeys") or {}
+
+    def _stored(self, item: Item, before: TableState | None, after: TableState, now_ms: int) -> bool:
+        """Store a state and the runs that it ended, all or nothing; false where somebody else changed it first.
+
+        boto3 sends one token with every try of a request, so one that landed unanswered is not taken for another's.
+        """
+        version = int(item["version"]["N"]) if item else 0
+        state = {
+            **_key(f"{_STATE}#{after.table_uuid}"),
+            "body": {"S": _text(state_json(after))},
+            "version": {"N": str(version + 1)},
+            "listed_as": {"S": _STATE},
+            "listed_at": {"S": after.table_uuid},
+        }
+        held: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(pk)"}
+        if item:
+            held = {
+                "ConditionExpression": "version = :before",
+                "ExpressionAttributeValues": {":before": {"N": str(version)}},
+            }
+        puts: list[dict[str, Any]] = [{"TableName": self._table, "Item": state, **held}]
+        puts += ({"TableName": self._table, "Item": _run_item(run, after, now_ms)} for run in after.ended_since(before))
+        try:
+            with _faults(but="TransactionCanceledException"):
+                self._client.transact_write_items(TransactItems=[{"Put": put} for put in puts])
+        except ClientError as error:
+            reasons = {reason.get("Code") for reason in error.response.get("CancellationReasons", ())}
+            if reasons & {"ConditionalCheckFailed", "TransactionConflict"}:
+                return False
+            raise Unavailable("FLEET_UNAVAILABLE", f"the fleet's memory failed: {sorted(map(str, reasons))}") from error
+        return True
+
+
+def _client(timeouts: Timeouts) -> Any:
+    """Make a client. Region, endpoint and credentials are boto3's own, by environment."""
+    patience = timeouts.at_most(read_seconds=READ_SECONDS)
+    config = Config(
+        connect_timeout=patience.connect_seconds,
+        read_timeout=patience.read_seconds,
+        retries={"mode": "standard", "max_attempts": 4},
+    )
+    with _faults():
+        return boto3.client("dynamodb", config=config)
+
+
+@contextmanager
+def _faults(*, but: str | None = None) -> Iterator[None]:
+    """Turn what AWS's client raises into Unavailable, `but` the code that the caller understands."""
+    try:
+        yield
+    except (ClientError, BotoCoreError) as error:
+        code = error.response["Error"]["Code"] if isinstance(error, ClientError) else type(error).__name__
+        if code == but:
+            raise
+        raise Unavailable("FLEET_UNAVAILABLE", f"the fleet's memory failed: {code}") from error
+
+
+def _run_item(run: FleetRun, state: TableState, now_ms: int) -> dict[str, Any]:
+    return {
+        **_key(f"{_RUN}#{run.run_id}"),
+        "body": {"S": _text(run_json(run))},
+        "of_table": {"S": state.table_uuid},
+        "listed_as": {"S": f"{_RUN}#{state.catalog}"},
+        "listed_at": {"S": f"{run.ended_ms or now_ms:015d}#{run.run_id}"},
+        "expires": {"N": str(now_ms // 1000 + RUNS_KEPT_SECONDS)},
+    }
+
+
+def _state_of(item: Item) -> TableState:
+    return state_of_json(json.loads(item["body"]["S"]))
+
+
+def _key(key: str) -> dict[str, Any]:
+    return {"pk": {"S": key}}
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
