@@ -253,6 +253,30 @@ def test_what_nobody_should_set_is_refused_where_it_is_set(name: str, value: str
             assert name in answer["error"]["message"]
 
 
+LEAST = "regelate.compaction.min-file-size-bytes"
+TARGET = "write.target-file-size-bytes"
+
+
+def test_a_change_is_judged_by_the_table_that_results(stack: Stack) -> None:
+    stack.ok("ALTER_TABLE", "t", set_properties={TARGET: "1000000"})
+    with stack.untouched():
+        stack.refused(400, "INVALID_OPTION", [LEAST, TARGET], request("ALTER_TABLE", "t", set_properties={LEAST: "2000000"}))  # fmt: skip
+    stack.ok("ALTER_TABLE", "t", set_properties={TARGET: "3000000000"})
+    stack.ok("ALTER_TABLE", "t", set_properties={LEAST: "2000000000"})
+    for change in ({"set_properties": {TARGET: "1000000"}}, {"unset_properties": [TARGET]}):
+        with stack.untouched():
+            stack.refused(400, "INVALID_OPTION", [LEAST], request("ALTER_TABLE", "t", **change))
+    stack.ok("ALTER_TABLE", "t", unset_properties=[TARGET, LEAST])
+
+
+def test_a_clash_of_others_keeps_nobody_from_changing_what_has_no_part_in_it(stack: Stack) -> None:
+    edit_metadata(stack.table("default.t"), with_properties({TARGET: "1000000", LEAST: "2000000"}))
+    stack.ok("ALTER_TABLE", "t", set_properties={"owner": "us"}, unset_properties=["comment"])
+    with stack.untouched():
+        stack.refused(400, "INVALID_OPTION", [LEAST], request("ALTER_TABLE", "t", set_properties={LEAST: "3000000"}))
+    stack.ok("ALTER_TABLE", "t", set_properties={LEAST: "500000"})
+
+
 def test_a_property_that_changes_under_a_run_is_refused_before_its_commit_and_nothing_stays(tmp_path: Path) -> None:
     def spoil(tools: CompactionTools) -> CompactionTools:
         stack.table("default.t").transaction().set_properties({spoilt: "abc"}).commit_transaction()

@@ -93,8 +93,8 @@ class Knobs:
         found = {name: properties[name] for name in (AUTO_PROPERTY,) if name in properties}
         return resolve_check(table_properties=found, config=self._check).automatic
 
-    def refuse_malformed(self, properties: Mapping[str, str]) -> None:
-        """Refuse a malformed property now rather than in every later COMPACT of the table. Errors: InvalidRequest."""
+    def refuse_clashes(self, properties: Mapping[str, str]) -> None:
+        """Refuse a table's properties now rather than in every later COMPACT. Errors: InvalidRequest."""
         resolve_check(table_properties=properties, config=self._check)
         resolve_retention(table_properties=properties, config=self._config.retention)
         for request in (ASKS_NOTHING, AUTOMATIC):

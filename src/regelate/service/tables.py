@@ -37,7 +37,7 @@ class Tables:
     def create_table(self, address: Address, definition: TableDefinition, *, if_not_exists: bool) -> CreateTableAnswer:
         from regelate.operations.tables import create_table
 
-        self._check(address, definition.properties)
+        self._tenancy.check_locations(address, definition.properties)
         made = create_table(self._admin(address), address.ident, definition, if_not_exists=if_not_exists)
         return CreateTableAnswer(created=made.created, table_uuid=made.table_uuid, location=made.location)
 
@@ -51,7 +51,7 @@ class Tables:
     ) -> AlterTableAnswer:
         from regelate.operations.tables import alter_table
 
-        self._check(address, set_properties)
+        self._tenancy.check_locations(address, set_properties)
         done = alter_table(
             self._admin(address),
             address.ident,
@@ -86,10 +86,6 @@ class Tables:
         drop_table(self._admin(address), address.ident, purge=purge)
         return DropTableAnswer(dropped=True)
 
-    def _check(self, address: Address, properties: Mapping[str, str]) -> None:
-        self._tenancy.check_locations(address, properties)
-        self._knobs.refuse_malformed(properties)
-
     def _admin(self, address: Address, access: Access = Access.WRITE) -> IcebergAdmin:
         from regelate.adapters.iceberg.admin import IcebergAdmin
 
@@ -97,4 +93,5 @@ class Tables:
             self._access.of(address, access),
             defaults=self._defaults,
             survey=lambda: self._access.survey(address.catalog),
+            judge=self._knobs.refuse_clashes,
         )

@@ -196,6 +196,15 @@ def test_a_requested_target_below_the_row_group_size_of_the_table_is_refused() -
     assert resolve({"target_file_size_mb": 64}, table).target_file_size_bytes == 64 * MB
 
 
+def test_a_refused_adaptive_target_is_named_as_it_was_sent_and_in_bytes() -> None:
+    table = {"write.parquet.row-group-size-bytes": str(256 * MB)}
+    fault = refusal(asked(target_file_size_bytes="adaptive"), table)
+    assert fault.message.startswith(
+        f"options.target-file-size-bytes = 'adaptive': is {128 * MB} bytes for a table of this size, and must not be "
+        f"below the table's write.parquet.row-group-size-bytes ({256 * MB})"
+    )
+
+
 def test_a_table_whose_own_target_is_below_its_row_group_size_is_still_compacted() -> None:
     table = {"write.parquet.row-group-size-bytes": str(128 * MB), "write.target-file-size-bytes": str(32 * MB)}
     assert resolve(None, table).target_file_size_bytes == 32 * MB

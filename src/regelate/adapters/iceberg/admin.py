@@ -27,6 +27,7 @@ from regelate.adapters.iceberg.pyiceberg_errors import catalog_faults
 from regelate.adapters.iceberg.tables.evolution import evolve, shows
 from regelate.adapters.iceberg.tables.properties import (
     LOCATION,
+    Judge,
     check_changes,
     check_new_table,
     check_outcome,
@@ -65,12 +66,15 @@ class IcebergAdmin:
         defaults: Mapping[str, str],
         sleep: Callable[[float], None] = time.sleep,
         survey: Callable[[], Catalog] | None = None,
+        judge: Judge = lambda properties: None,
     ) -> None:
-        """`survey` opens the catalog to see the metadata of every table, where `catalog` itself may not."""
+        """`survey` opens the catalog to see the metadata of every table, where `catalog` itself may not; `judge` looks
+        at all properties that a table would have."""
         self._catalog = catalog
         self._survey = survey or (lambda: catalog)
         self._defaults = defaults
         self._sleep = sleep
+        self._judge = judge
 
     def create(self, ident: str, definition: TableDefinition, *, if_not_exists: bool) -> tuple[bool, TableDescription]:
         """Create a table, and its namespace where it is missing; return (created, the table).
@@ -84,6 +88,7 @@ class IcebergAdmin:
         defaults = {**WRITE_PROPERTIES, **self._defaults}
         check_new_table(definition.properties, defaults, self._warehouse)
         properties = {**defaults, **definition.properties}
+        self._judge(properties)
         location = properties.pop(LOCATION, None)
         with catalog_faults():
             existing = self._find(ident)
@@ -124,7 +129,7 @@ class IcebergAdmin:
             found = update_table_metadata(table.metadata, evolving).properties
             changed = {k: v for k, v in set_properties.items() if found.get(k) != v}
             gone = [k for k in unset_properties if k in found]
-            check_outcome(found, changed, gone)
+            check_outcome(found, changed, gone, self._judge)
             updates: list[TableUpdate] = [*evolving]
             updates += [SetPropertiesUpdate(updates=changed)] if changed else []
             updates += [RemovePropertiesUpdate(removals=gone)] if gone else []

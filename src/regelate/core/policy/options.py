@@ -237,7 +237,7 @@ def resolve_policy(
         raise _with_sources(fault, layers) from fault
     if grows and not any(layer.sizes.get("max") for layer in read):
         policy = replace(policy, max_file_size_bytes=max(policy.max_file_size_bytes, LARGE_WHERE_TARGETS_GROW))
-    _check_row_group(layers[0], table_properties)
+    _check_row_group(read[0], layers[0].values.get("target"), table_properties)
     return policy
 
 
@@ -399,13 +399,15 @@ def _with_sources(fault: InvalidRequest, layers: tuple[_Layer, ...]) -> InvalidR
     return InvalidRequest(fault.code, f"{fault.message} ({told})", **details)
 
 
-def _check_row_group(asked: _Layer, properties: Mapping[str, str]) -> None:
-    """Refuse a REQUESTED target below the row group size that the table itself names."""
-    if "target" not in asked.values or ROW_GROUP_PROPERTY not in properties:
+def _check_row_group(asked: _Layer, target: int | None, properties: Mapping[str, str]) -> None:
+    """Refuse a REQUESTED target below the row group size that the table itself names; `target`: what it is in bytes."""
+    if target is None or ROW_GROUP_PROPERTY not in properties:
         return
     row_group = whole(ROW_GROUP_PROPERTY, properties[ROW_GROUP_PROPERTY], 1, MAX_LONG)
-    if asked.values["target"] < row_group:
+    if target < row_group:
         rule = f"must not be below the table's {ROW_GROUP_PROPERTY} ({row_group})"
+        if asked.values["target"] == ADAPTIVE:
+            rule = f"is {target} bytes for a table of this size, and {rule}; name a size, or lower the table's"
         raise refused(asked.names["target"], asked.values["target"], rule, minimum=row_group)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pyiceberg.table import TableProperties
 
@@ -59,15 +59,38 @@ def check_changes(to_set: Mapping[str, str], to_unset: Iterable[str], warehouse:
         _check_name(name)
 
 
-def check_outcome(found: Mapping[str, str], to_set: Mapping[str, str], to_unset: Iterable[str]) -> None:
-    """Refuse a change of these properties that leaves the table with some that no commit can use.
+Judge = Callable[[Mapping[str, str]], None]
+"""Raises InvalidRequest for properties that clash, of a table's all."""
 
-    Errors: InvalidRequest INVALID_OPTION for a level that the codec does not have; INVALID_TABLE_PROPERTY, 422.
+
+def check_outcome(found: Mapping[str, str], to_set: Mapping[str, str], to_unset: Iterable[str], judge: Judge) -> None:
+    """Refuse a change of these properties that leaves the table with some that nobody can use, or that clash.
+
+    A clash that was there before, and that the change has no part in, is left to whoever made it. Errors:
+    InvalidRequest INVALID_OPTION, INVALID_RETENTION; INVALID_TABLE_PROPERTY, 422, where nothing could be committed.
     """
     gone = set(to_unset)
     result = {name: value for name, value in {**found, **to_set}.items() if name not in gone}
     refuse_malformed(to_set, result)
     refuse_unusable(result, Use.COMMIT)
+    clash = _clash(judge, result)
+    if clash is not None and (_clash(judge, found) is None or _parties(clash) & to_set.keys()):
+        details = {**clash.details}
+        raise InvalidRequest(clash.code, f"the table that results cannot be compacted: {clash.message}", **details)
+
+
+def _clash(judge: Judge, properties: Mapping[str, str]) -> InvalidRequest | None:
+    try:
+        judge(properties)
+    except InvalidRequest as fault:
+        return fault
+    return None
+
+
+def _parties(clash: InvalidRequest) -> set[str]:
+    sources = clash.details.get("sources")
+    named = sources.values() if isinstance(sources, Mapping) else ()
+    return {str(name) for name in (*named, clash.details.get("option"))}
 
 
 def is_inside(location: str, folder: str) -> bool:
