@@ -260,7 +260,8 @@ TARGET = "write.target-file-size-bytes"
 def test_a_change_is_judged_by_the_table_that_results(stack: Stack) -> None:
     stack.ok("ALTER_TABLE", "t", set_properties={TARGET: "1000000"})
     with stack.untouched():
-        stack.refused(400, "INVALID_OPTION", [LEAST, TARGET], request("ALTER_TABLE", "t", set_properties={LEAST: "2000000"}))  # fmt: skip
+        above = request("ALTER_TABLE", "t", set_properties={LEAST: "2000000"})
+        stack.refused(400, "INVALID_OPTION", [LEAST, TARGET], above)
     stack.ok("ALTER_TABLE", "t", set_properties={TARGET: "3000000000"})
     stack.ok("ALTER_TABLE", "t", set_properties={LEAST: "2000000000"})
     for change in ({"set_properties": {TARGET: "1000000"}}, {"unset_properties": [TARGET]}):

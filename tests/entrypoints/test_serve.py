@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,7 +23,7 @@ import pytest
 
 from regelate.entrypoints.serve import Server
 from regelate.entrypoints.server import memory
-from regelate.entrypoints.server.door import INVOCATIONS_PATH, LARGE_BODY_BYTES
+from regelate.entrypoints.server.door import INVOCATIONS_PATH
 from regelate.settings import SettingsError
 from regelate.tenancy import Tenancy
 from tests.entrypoints.fakes import REPOSITORY, FakeService, settings_for
@@ -190,21 +191,49 @@ def test_a_page_of_our_own_may_send_requests(server: Server) -> None:
     assert answer.status_code == 200
 
 
-def test_memory_is_given_back_after_a_large_body_and_after_no_other(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trims: list[int] = []
-    monkeypatch.setattr(memory, "_trim", trims.append)
-    for number, trimmed in ((10, 0), (LARGE_BODY_BYTES, 1), (10, 1)):
-        body = json.dumps({"operation": "HEALTH_CHECK", "x": "x" * number})
-        assert httpx.post(f"{server.url}/database", content=body).status_code == 400
-        assert len(trims) == trimmed
+THREADS_FREE_BODIES = """
+import threading
+from pathlib import Path
+from regelate.entrypoints.server.memory import keep_little_memory
+
+def resident_mb():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
+
+keep_little_memory()
+begun, ready, end = resident_mb(), threading.Barrier(9), threading.Event()
+
+def work():
+    for size in (6, 3, 1):  # the first one that is freed teaches glibc to keep the others
+        bodies = [bytes([65]) * (size * 2**20) for _ in range(4)]
+        bodies.clear()
+    ready.wait()
+    end.wait()
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads:
+    thread.start()
+ready.wait()
+print(resident_mb() - begun)
+end.set()
+import pyarrow
+print(pyarrow.default_memory_pool().backend_name)
+"""
 
 
-def test_where_the_c_library_cannot_give_memory_back_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory.give_back_memory()
-    monkeypatch.setattr(memory, "_trim", None)
-    memory.give_back_memory()
+def test_what_bodies_took_is_given_back_with_the_last_of_them() -> None:
+    command = [sys.executable, "-c", THREADS_FREE_BODIES]
+    environment = {"PYTHONPATH": str(REPOSITORY / "src")}
+    made = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    kept_mb, pool = made.stdout.split()
+    assert float(kept_mb) < 4
+    assert pool == "system"
+
+
+def test_where_the_c_library_has_nothing_to_set_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
+    monkeypatch.setattr(memory, "ctypes", SimpleNamespace(CDLL=lambda _: None))
+    memory.keep_little_memory()
+    assert os.environ["ARROW_DEFAULT_MEMORY_POOL"] == "jemalloc"
 
 
 def test_a_body_that_is_not_utf_8_is_the_callers_fault(server: Server) -> None:

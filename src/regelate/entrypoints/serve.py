@@ -32,6 +32,7 @@ from regelate.entrypoints.log import adopt_libraries, logger
 from regelate.entrypoints.server.connection import Connection
 from regelate.entrypoints.server.door import Door
 from regelate.entrypoints.server.hosts import host_names, is_loopback
+from regelate.entrypoints.server.memory import keep_little_memory
 from regelate.entrypoints.server.room import Room
 from regelate.service.facade import Service
 from regelate.settings import SettingsError
@@ -169,6 +170,7 @@ def serve(
     `on_ready` gets the URL; `jobs` are worked on beside, and the fleet is looked after. What is still under way after
     STOP_SECONDS ends with the process, as in a crash: exit code 1. A second signal ends it at once.
     """
+    keep_little_memory()
     allow_open_files(2 * service.settings.serve.max_connections)  # for a moment there are twice as many
     server = Server(host, port, service, allowed=allowed)
     adopt_libraries()

@@ -22,7 +22,6 @@ from regelate.entrypoints.log import forget_subject, logger, stack_of
 from regelate.entrypoints.server.connection import late
 from regelate.entrypoints.server.hosts import check_host
 from regelate.entrypoints.server.lanes import Lane
-from regelate.entrypoints.server.memory import give_back_memory
 from regelate.entrypoints.server.reply import JSON, Reply, log_access, refused
 from regelate.errors import InvalidRequest, NotAllowed, RegelateError
 from regelate.service.facade import Service
@@ -38,9 +37,6 @@ _QUICK_THREADS = 4
 _DRAIN_SECONDS = 5.0
 _DRAIN_FACTOR = 16
 _METRICS = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-
-LARGE_BODY_BYTES = 512 * 1024
-"""As JSON objects it takes ten times as much."""
 
 Message = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -164,8 +160,6 @@ class Door:
             if request.path == METRICS_PATH and request.method in ("GET", "HEAD"):
                 return Reply(status=200, headers=_METRICS, data=service.process.metrics_text().encode())
         answered = dispatch(_event(request, body), _Context(aws_request_id=new_request_id()), lambda: service)
-        if len(body) >= LARGE_BODY_BYTES:
-            give_back_memory()
         return Reply(status=answered["statusCode"], headers=answered["headers"], data=answered["body"].encode())
 
 
