@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from regelate.core.requests import CompactRequest, QueryRequest
+from regelate.entrypoints.aws.body import LARGE_BODY_BYTES, turn
 from regelate.entrypoints.dispatch import dispatch
 from regelate.errors import InvalidRequest
 from regelate.settings import SettingsError
@@ -126,6 +127,19 @@ def test_more_records_than_the_limit_are_413_and_the_limit_itself_passes(service
     answer = error_of(sent(service, {**write, "records": [{}] * (limit + 1)}))
     assert (answer["code"], answer["details"]["max_records"]) == ("PAYLOAD_TOO_LARGE", limit)
     assert len(service.calls) == 1
+
+
+def test_a_large_body_waits_for_the_one_before_it_and_a_small_one_does_not(service: FakeService) -> None:
+    answers: list[dict[str, Any]] = []
+    large = v2("POST", "/database", json.dumps({"operation": "HEALTH_CHECK", "x": "x" * LARGE_BODY_BYTES}))
+    waiting = threading.Thread(target=lambda: answers.append(sent(service, large)))
+    with turn(LARGE_BODY_BYTES):
+        waiting.start()
+        assert sent(service, v2("POST", "/database", '{"operation": "HEALTH_CHECK"}'))["statusCode"] == 200
+        waiting.join(0.3)
+        assert not answers
+    waiting.join()
+    assert error_of(answers[0])["code"] == "UNKNOWN_FIELD"
 
 
 def test_zero_records_reach_the_service(service: FakeService) -> None:

@@ -11,6 +11,9 @@ import codecs
 import json
 import math
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from itertools import accumulate
 from typing import NoReturn
@@ -20,6 +23,8 @@ from regelate.errors import InvalidRequest
 MAX_BODY_BYTES = 6 * 1024 * 1024
 """Lambda's own limit for one synchronous request."""
 MAX_NESTING = 64
+LARGE_BODY_BYTES = 256 * 1024
+"""It takes a hundredth of a second to parse; the largest some tenths, in which no other thread runs."""
 _SHOWN_CHARACTERS = 60
 _FOREIGN_MARKS = (
     (codecs.BOM_UTF8, "it starts with a byte order mark"),
@@ -32,6 +37,22 @@ _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NUMBER_SHAPES = bytes.maketrans(b"123456789.E-", b"0000000000e+")
 _DELICATE_SHAPES = (b"0" * 16, b"0e000", b"0e+000")
 """A number may be infinite, or hold more than the 15 digits that every double keeps; elsewhere `float` is exact."""
+
+_large_ones = threading.Lock()
+
+
+@contextmanager
+def turn(body_bytes: int) -> Iterator[None]:
+    """Let large bodies be worked on one after the other until the block is left, and small ones beside them.
+
+    The interpreter lock goes to any of those who wait for it. A small request asks for it at each read and write, and
+    would wait behind every large one each time.
+    """
+    if body_bytes < LARGE_BODY_BYTES:
+        yield
+        return
+    with _large_ones:
+        yield
 
 
 def parse_body(

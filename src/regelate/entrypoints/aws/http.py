@@ -22,7 +22,7 @@ from regelate.entrypoints.actions import parse_request
 from regelate.entrypoints.answering import ACCEPTED, Answered, Parser, answer, refusal
 from regelate.entrypoints.api.requests import AnyRequest, Compact
 from regelate.entrypoints.api.short_form import ShortCompact, parse_short_form, split_table
-from regelate.entrypoints.aws.body import parse_body
+from regelate.entrypoints.aws.body import parse_body, turn
 from regelate.entrypoints.aws.envelope import Envelope, Event, query_of, raw_body
 from regelate.entrypoints.aws.notices import MAX_NOTICE_BYTES, notice_sent
 from regelate.entrypoints.caller import Caller
@@ -109,14 +109,21 @@ def _json(answered: Answered, headers: Mapping[str, str | list[str]] | None = No
 
 def _posted(asked: Asked, parse: Parser, *, max_bytes: int | None = None) -> Response[str]:
     sent: dict[str, object] = {}
+    body = asked.event.get("body")
+    size = len(body) if isinstance(body, str) else 0
 
     def load(settings: Settings) -> Mapping[str, object]:
         limits = settings.limits
         most = min(limits.max_request_bytes, max_bytes or limits.max_request_bytes)
-        sent.update(parse_body(raw_body(asked.event, most), max_bytes=most, max_nesting=limits.max_nesting))
+        with turn(size):
+            sent.update(parse_body(raw_body(asked.event, most), max_bytes=most, max_nesting=limits.max_nesting))
         return sent
 
-    answered = answer(asked.provider, load, parse, asked.caller)
+    def judged(payload: Mapping[str, object], service: Service, caller: Caller) -> AnyRequest:
+        with turn(size):
+            return parse(payload, service, caller)
+
+    answered = answer(asked.provider, load, judged, asked.caller)
     fitting = answered.fitting(asked.max_answer_bytes, asked.caller, in_body=True)
     return _json(fitting, _location(fitting, sent.get("tenant_id"), asked.caller))
 
