@@ -81,9 +81,18 @@ class JobDesk:
         )
         if held.run_id == part.base_run_id and not _same(held.request, part.request):
             raise key_reused(job_id=held.job_id)
-        if held.request.ref != part.request.ref:
-            told = f"{held.job_id} is at the branch {held.request.ref[:80]!a} of this table; repeat when it is over"
-            raise Unavailable("JOB_BUSY", told, job_id=held.job_id)
+        _check_branch(held, part)
+        return held
+
+    def ensured(self, address: Address, part: RunPart, origin: Origin) -> JobRecord:
+        """Return the job that a table has, and only where it has none store and announce one for this part.
+
+        A look takes a third of the time of `submit`, and nobody's turn to write. Errors: as `submit`.
+        """
+        held = self.live(address, announce=True)
+        if held is None:
+            return self.submit(address, part, origin)
+        _check_branch(held, part)
         return held
 
     def running(self, address: Address) -> JobRecord | None:
@@ -150,6 +159,12 @@ class JobDesk:
         """Where tenants are only labels of one catalog, they hide nothing from each other here either."""
         shared = tuple(name for name, catalog in self._catalogs.items() if not catalog.multi_tenant)
         return JobFilter(tenant_id=tenant_id, shared=shared)
+
+
+def _check_branch(held: JobRecord, part: RunPart) -> None:
+    if held.request.ref != part.request.ref:
+        told = f"{held.job_id} is at the branch {held.request.ref[:80]!a} of this table; repeat when it is over"
+        raise Unavailable("JOB_BUSY", told, job_id=held.job_id)
 
 
 def _same(kept: CompactRequest, asked: CompactRequest) -> bool:

@@ -130,7 +130,7 @@ class Writes:
         try:
             if auto is Auto.ASYNC and self._jobs.enabled:
                 part = RunPart(base_run_id=automatic_run(snapshot_id), part=1, request=AUTOMATIC)
-                return self._jobs.submit(address, part, Origin.WRITE).job_id, None
+                return self._jobs.ensured(address, part, Origin.WRITE).job_id, None
             if auto is Auto.SYNC:
                 asked = replace(AUTOMATIC, idempotency_key=automatic_run(snapshot_id))
                 done = self._compactions.compact(address, asked, seconds_left=seconds_left)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,16 @@ def test_a_thousand_notices_of_one_commit_are_one_job(stack: JobStack) -> None:
     assert len({answer["job_id"] for answer in answers}) == 1
     assert {answer["status"] for answer in answers} == {"SUBMITTED", "JOB_RUNNING"}
     stack.work()
+    assert len(stack.ok("LIST_JOBS")["jobs"]) == 1
+
+
+def test_a_write_to_a_table_with_a_job_finds_it_while_another_writes_to_the_job_store(stack: JobStack) -> None:
+    stack.create("a", {"id": "long"}, properties=dict(ON))
+    first = next(filter(None, (stack.ok("WRITE", "a", records=[{"id": 1}])["compaction_job_id"] for _ in range(20))))
+    with closing(sqlite3.connect(stack.folder / "jobs.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        again = next(filter(None, (stack.ok("WRITE", "a", records=[{"id": 2}])["compaction_job_id"] for _ in range(20))))
+    assert again == first
     assert len(stack.ok("LIST_JOBS")["jobs"]) == 1
 
 
