@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from pyiceberg.table import TableProperties
 
@@ -75,7 +76,7 @@ def check_outcome(found: Mapping[str, str], to_set: Mapping[str, str], to_unset:
     refuse_unusable(result, Use.COMMIT)
     clash = _clash(judge, result)
     if clash is not None and (_clash(judge, found) is None or _parties(clash) & to_set.keys()):
-        details = {**clash.details}
+        details: dict[str, Any] = dict(clash.details)
         raise InvalidRequest(clash.code, f"the table that results cannot be compacted: {clash.message}", **details)
 
 
