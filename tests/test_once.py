@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier, BrokenBarrierError, Lock
+from threading import Barrier, BrokenBarrierError, Event, Lock
 from types import TracebackType
 
 import pytest
 
-from regelate.service.once import lately, once
+from regelate.service.once import Together, lately, once
 
 
 class TellingLock:
@@ -86,3 +86,35 @@ def test_a_crowd_that_asks_at_once_has_it_made_once(monkeypatch: pytest.MonkeyPa
         one, other = [future.result() for future in (threads.submit(ask), threads.submit(ask))]
     assert one is other is made[0]
     assert len(made) == 1
+
+
+def test_who_comes_while_something_is_made_shares_what_is_made_from_then_on() -> None:
+    together, begun, end = Together[int](), Event(), Event()
+    state, made = [1], list[int]()
+
+    def make() -> int:
+        found = state[0]
+        begun.set()
+        end.wait()
+        made.append(found)
+        return found
+
+    with ThreadPoolExecutor(9) as threads:
+        first = threads.submit(together.made, "t", make)
+        begun.wait()
+        state[0] = 2
+        later = [threads.submit(together.made, "t", make) for _ in range(8)]
+        while together._lines["t"].waiting < 9:
+            pass
+        end.set()
+        assert first.result() == 1
+        assert [one.result() for one in later] == [2] * 8
+    assert made == [1, 2]
+    assert not together._lines
+
+
+def test_a_fault_of_something_made_together_is_kept_by_nobody() -> None:
+    together = Together[int]()
+    with pytest.raises(ZeroDivisionError):
+        together.made("t", lambda: 1 // 0)
+    assert together.made("t", lambda: 3) == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from regelate.core.access import Access
@@ -19,6 +20,7 @@ from regelate.service.access import CatalogAccess
 from regelate.service.compactions import Compactions
 from regelate.service.job_desk import JobDesk
 from regelate.service.knobs import Knobs
+from regelate.service.once import Together
 from regelate.service.open_tables import OpenTables
 from regelate.tenancy import Address, Scope
 
@@ -30,6 +32,8 @@ NOWHERE = NotifyCommitAnswer(
     status=AutoStatus.UNKNOWN_LOCATION,
     explanation="no table of this tenant keeps its metadata there; name the table instead",
 )
+KNOWN_HEADS = 1_000
+"""Of so many tables it is kept which file of metadata called for nothing."""
 _WHY = {
     AutoStatus.OFF: "set regelate.auto.enabled=true on the table, or compaction.auto_enabled in config.json",
     AutoStatus.NO_JOBS: "a run is due, and there are no jobs: set jobs.store in config.json, or call COMPACT",
@@ -63,11 +67,18 @@ class Automatic:
         self._jobs = jobs
         self._compactions = compactions
         self._clock = clock
+        self._named = Together[NotifyCommitAnswer]()
+        self._placed = Together[NotifyCommitAnswer | None]()
+        self._idle_heads: dict[Address, Watched] = {}
 
     def notified(self, address: Address) -> NotifyCommitAnswer:
         """Look at a table that somebody says was committed to, unless it has a job already: however many say so, a
-        table has one. Errors: NotFound, and those of reading a table and submitting a job."""
-        running = self._running(address)
+        table has one, and those who say so at once share a look. Errors: NotFound, and those of reading a table and
+        submitting a job."""
+        return self._running(address) or self._named.made(address, lambda: self._noticed(address))
+
+    def _noticed(self, address: Address) -> NotifyCommitAnswer:
+        running = self._running(address)  # who waited for a look finds the job that it led to
         if running is not None:
             return running
         with self._tables.open(address, Access.READ) as session:
@@ -75,18 +86,40 @@ class Automatic:
         return self._followed(address, found, Origin.EVENT)
 
     def located(self, candidates: Iterable[Address], location: str) -> NotifyCommitAnswer:
-        """Look at that one of the tables whose metadata is where a new file of metadata is."""
+        """Look at that one of the tables whose metadata is where a new file of metadata is. Nobody looks again at the
+        file that was the head of the last look, where that found nothing to do."""
+        folder = location.rpartition("/")[0]
         for address in candidates:
-            running = self._running(address)
-            if running is not None:
-                return running
-            try:
-                with self._tables.open(address, Access.READ) as session:
-                    if session.keeps_metadata_at(location):
-                        return self._followed(address, self._look(session), Origin.EVENT)
-            except NotFound:  # the folder of a table that was dropped, or of none
-                continue
+            idle = self._idle_heads.get(address)
+            if idle is not None and idle.metadata_location == location:
+                return idle.answer or NOWHERE
+            look = partial(self._noticed_at, address, location)
+            found = self._running(address) or self._placed.made((address, folder), look)
+            if found is not None:
+                return found
         return NOWHERE
+
+    def _noticed_at(self, address: Address, location: str) -> NotifyCommitAnswer | None:
+        """Look at a table; None where it is none, or keeps its metadata elsewhere."""
+        running = self._running(address)
+        if running is not None:
+            return running
+        try:
+            with self._tables.open(address, Access.READ) as session:
+                if not session.keeps_metadata_at(location):
+                    return None
+                head, found = session.metadata_location, self._look(session)
+        except NotFound:  # the folder of a table that was dropped, or of none
+            return None
+        answer = self._followed(address, found, Origin.EVENT)
+        if answer.status in (AutoStatus.NOT_DUE, AutoStatus.OFF):
+            self._keep(address, Watched(metadata_location=head, answer=answer))
+        return answer
+
+    def _keep(self, address: Address, idle: Watched) -> None:
+        for oldest in list(self._idle_heads)[: len(self._idle_heads) - KNOWN_HEADS + 1]:
+            self._idle_heads.pop(oldest, None)
+        self._idle_heads[address] = idle
 
     def tables(self, scope: Scope) -> tuple[str, ...]:
         """Return the idents of all tables of a scope that can be listed now."""

@@ -19,6 +19,7 @@ from regelate.entrypoints.dispatch import Unserved
 from regelate.errors import Unavailable
 from regelate.operations.automatic import LOOK_SECONDS
 from regelate.service.job_desk import JobDesk
+from regelate.service.open_tables import OpenTables
 from tests.system.faults.jobs import JobStack
 from tests.system.faults.stack import Answer, Stack, request, stack_of_tenants
 
@@ -96,7 +97,9 @@ def test_a_write_to_a_table_with_a_job_finds_it_while_another_writes_to_the_job_
     first = next(filter(None, (stack.ok("WRITE", "a", records=[{"id": 1}])["compaction_job_id"] for _ in range(20))))
     with closing(sqlite3.connect(stack.folder / "jobs.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        again = next(filter(None, (stack.ok("WRITE", "a", records=[{"id": 2}])["compaction_job_id"] for _ in range(20))))
+        again = next(
+            filter(None, (stack.ok("WRITE", "a", records=[{"id": 2}])["compaction_job_id"] for _ in range(20)))
+        )
     assert again == first
     assert len(stack.ok("LIST_JOBS")["jobs"]) == 1
 
@@ -182,6 +185,20 @@ def test_a_new_file_of_metadata_is_a_notice_of_its_table(stack: JobStack) -> Non
     plain = location.removeprefix("file://")
     again = stack.accepted("NOTIFY_COMMIT", {"metadata_location": plain}, path="/events/commit")
     assert (again["table"], again["status"]) == ("default.w", "NOT_DUE")
+
+
+def test_the_file_that_called_for_nothing_is_not_looked_at_again_and_the_next_one_is(
+    stack: JobStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign(stack, LEAST - 1)
+    before = stack.table("default.w").metadata_location
+    assert stack.ok("NOTIFY_COMMIT", metadata_location=before)["status"] == "NOT_DUE"
+    with monkeypatch.context() as blind:
+        blind.setattr(OpenTables, "open", lambda *_, **__: pytest.fail("the table was opened"))
+        assert stack.ok("NOTIFY_COMMIT", metadata_location=before)["status"] == "NOT_DUE"
+    written(stack, 1, first=LEAST)
+    after = stack.table("default.w").metadata_location
+    assert stack.ok("NOTIFY_COMMIT", metadata_location=after)["status"] == "SUBMITTED"
 
 
 @pytest.mark.parametrize(
