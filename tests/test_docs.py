@@ -48,6 +48,7 @@ MADE_BY_EXPRESSION: Mapping[tuple[str, str], set[str]] = {
     ("adapters/iceberg/tables/spec.py", "code"): {"INVALID_PARTITION_SPEC", "INVALID_FIELD"},
     ("core/policy/options.py", "fault.code"): {"INVALID_OPTION"},
     ("core/policy/table_properties.py", "fault.code"): {"INVALID_OPTION", "INVALID_RETENTION"},
+    ("adapters/iceberg/tables/properties.py", "clash.code"): {"INVALID_OPTION", "INVALID_RETENTION"},
     ("entrypoints/api/validation.py", "first['code']"): {
         "MISSING_FIELD",
         "UNKNOWN_FIELD",
