@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup-spark demo demo-spark serve notebook lint test test-spark test-catalogs test-airflow test-rie postman validate sim sim-mutations test-concurrency fuzz-filters corpus lost-delete attack bench bench-spark study dist golden index requirements clean
+.PHONY: help install setup-spark setup-mcp demo demo-spark serve notebook lint test test-spark test-catalogs test-airflow test-mcp test-rie postman validate sim sim-mutations test-concurrency fuzz-filters corpus lost-delete attack bench bench-spark study dist golden index requirements clean
 
 ##@ Start
 
@@ -67,6 +67,12 @@ $(VENV)/.spark: $(VENV)/.installed requirements/spark.txt
 	@$(call thrice,$(INSTALL) --require-hashes -r requirements/spark.txt)
 	@touch $@
 
+setup-mcp: $(VENV)/.mcp ## add the SDK of the Model Context Protocol to .venv, for `regelate mcp`
+
+$(VENV)/.mcp: $(VENV)/.installed requirements/mcp.txt
+	@$(call thrice,$(INSTALL) --require-hashes -r requirements/mcp.txt)
+	@touch $@
+
 demo: install ## heal a table of real flights before your eyes
 	$(BIN)/regelate demo
 
@@ -88,7 +94,7 @@ lint: install ## ruff, mypy --strict on src, and the floors (import-linter)
 	$(BIN)/lint-imports
 
 test: install ## run the tests, all but the slow ones and those on Spark
-	$(BIN)/python -m pytest -n $(TESTERS) -m "not slow and not spark and not rie and not catalogs and not airflow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(TESTERS) -m "not slow and not spark and not rie and not catalogs and not airflow and not mcp" $(PYTEST_ARGS)
 
 test-spark: setup-spark ## run the tests on Spark, in one session (a Java comes with setup-spark)
 	$(BIN)/python -m pytest tests/pipeline -m spark $(PYTEST_ARGS)
@@ -105,6 +111,9 @@ test-airflow: setup-spark .airflow/.installed ## run both DAGs by Airflow itself
 	@echo "installing requirements/airflow.txt (two minutes or so)"
 	@$(call thrice,.airflow/bin/python -m pip --disable-pip-version-check --retries 10 --timeout 60 install --quiet --no-deps --no-compile --require-hashes -r requirements/airflow.txt)
 	@touch $@
+
+test-mcp: setup-mcp ## the tools for AI assistants, by a real client of the Model Context Protocol
+	$(BIN)/python -m pytest tests/entrypoints/test_mcp_client.py -m mcp $(PYTEST_ARGS)
 
 test-rie: install $(SAM)/.installed ## every file of events/ through the real Lambda emulator
 	$(BIN)/python -m pytest tests/entrypoints/test_rie.py $(PYTEST_ARGS)
@@ -184,6 +193,7 @@ requirements: ## regenerate requirements/*.txt with uv (UPGRADE=--upgrade takes 
 	$(CUT) pyproject.toml --extra aws --extra dev --extra demo --extra otel --extra report -o requirements/dev.txt
 	$(CUT) pyproject.toml --extra aws -o requirements/aws.txt
 	$(CUT) pyproject.toml --extra aws --extra otel -o requirements/otel.txt
+	$(CUT) pyproject.toml --extra mcp -o requirements/mcp.txt
 	$(CUT) pyproject.toml --extra spark --extra notebook -o requirements/spark.txt
 	$(COMPILE) --generate-hashes $(UPGRADE) requirements/sam.in -o requirements/sam.txt
 	$(COMPILE) --generate-hashes $(UPGRADE) requirements/airflow.in -o requirements/airflow.txt

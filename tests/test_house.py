@@ -35,6 +35,7 @@ LISTS = {
     "dev": [*PROJECT["dependencies"], *(r for name in ("aws", "demo", "dev", "otel", "report") for r in EXTRAS[name])],
     "aws": [*PROJECT["dependencies"], *EXTRAS["aws"]],
     "otel": [*PROJECT["dependencies"], *EXTRAS["aws"], *EXTRAS["otel"]],
+    "mcp": [*PROJECT["dependencies"], *EXTRAS["mcp"]],
     "spark": [*PROJECT["dependencies"], *EXTRAS["spark"], *EXTRAS["notebook"]],
 }
 

@@ -20,8 +20,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DIST = ROOT / "dist"
 LISTS = ("base.txt", "build.txt")
-WANTED_IN_THE_WHEEL = ("regelate/py.typed", "regelate/pipeline/__main__.py", "regelate/entrypoints/cli/__init__.py")
-EXTRAS = {"aws", "report", "spark", "all"}
+WANTED_IN_THE_WHEEL = (
+    "regelate/py.typed",
+    "regelate/pipeline/__main__.py",
+    "regelate/entrypoints/cli/__init__.py",
+    "regelate/report/fleet/page.css",
+    "regelate/report/fleet/page.js",
+)
+EXTRAS = {"aws", "mcp", "report", "spark", "all"}
 GLUE = {"development": {"auth": "none", "tenants": "*", "catalogs": {"far": {"type": "glue", "warehouse": "s3://b/w"}}}}
 
 
@@ -95,6 +101,7 @@ def _tried(file: Path, folder: Path) -> None:
     counted = json.loads(_done(ask("query", "sales.orders", "--sql", "SELECT count(*) AS n FROM t", "--json")))
     assert counted["rows"] == [{"n": 3}], counted
     _names_its_extra(ask("compact", "sales.orders", "--strategy", "zorder", "--sort", "id"), "regelate[spark]")
+    _names_its_extra(ask("mcp"), "regelate[mcp]")
     config = folder / "glue.json"
     config.write_text(json.dumps({"environments": GLUE}))
     _names_its_extra(ask("list", "default", REGELATE_CONFIG=str(config)), "regelate[aws]")

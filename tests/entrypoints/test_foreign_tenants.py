@@ -77,6 +77,7 @@ COMMAND_LINES: Mapping[str, tuple[str, ...] | None] = {
     "fleet": ("status", "sales.orders"),
     "watch": ("--once",),
     "invoke": ("event.json",),
+    "mcp": (),
     "serve": None,
     "demo": None,
     "demo-spark": None,

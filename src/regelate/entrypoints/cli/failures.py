@@ -30,6 +30,7 @@ HINTS: Mapping[str, str] = {
     "COMMIT_STATE_UNKNOWN": "look at the table before you repeat it; repeating with --idempotency-key is safe",
     "COST_LIMIT_EXCEEDED": "narrow it with --partition or --max-files, or raise --max-cost",
     "DEMO_DATA_MISSING": "install it: pip install 'regelate[demo]'",
+    "ENGINE_UNAVAILABLE": "install what the message names",
     "JOB_NOT_FOUND": "`regelate jobs` lists the jobs that exist",
     "JOBS_DISABLED": "set jobs.store in config.json, or compact without --async",
     "UNSUPPORTED_TABLE": "`regelate compact NS.TABLE --engine spark` compacts it on Spark, where Spark is set up; "

@@ -338,6 +338,17 @@ def _doors(commands: Any) -> None:
     serve.add_argument("--allow-host", action="append", default=[], metavar="NAME", help=names)
     invoke = _command(commands, "invoke", "send one event through the door that Lambda uses", table=False)
     invoke.add_argument("file", metavar="EVENT.json", help="an API Gateway event or a plain request; - reads stdin")
+    mcp = _command(
+        commands,
+        "mcp",
+        "serve tools for AI assistants by the Model Context Protocol",
+        table=False,
+        more="Speaks on standard input and output, and needs the extra mcp.\n"
+        "Without --allow-write no tool changes anything.",
+    )
+    mcp.add_argument(
+        "--allow-write", action="store_true", help="offer compact and apply too, which run a plan by its id"
+    )
 
 
 def _watch(commands: Any) -> None:

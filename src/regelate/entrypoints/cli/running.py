@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from regelate.core.jobs.exit_codes import FAILED, INTERRUPTED
 from regelate.entrypoints.api.responses import failed
-from regelate.entrypoints.cli import commands, fleet, jobs, maintenance, pipeline, reporting, watching, writing
+from regelate.entrypoints.cli import commands, fleet, jobs, maintenance, mcp, pipeline, reporting, watching, writing
 from regelate.entrypoints.cli.door import voice
 from regelate.entrypoints.cli.failures import BUG, Failed, refused
 from regelate.entrypoints.cli.screen import put_json
@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, Command] = {
     "watch": watching.watch,
     "serve": commands.serve,
     "invoke": commands.invoke,
+    "mcp": mcp.mcp,
     "demo": commands.demo,
     "demo-spark": pipeline.demo_spark,
     "pipeline": pipeline.pipeline,
