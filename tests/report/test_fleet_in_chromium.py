@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,21 @@ def test_the_runs_tell_what_was_predicted_paid_and_left(window: Browser) -> None
     assert newest[0] == "1 h ago"
     assert newest[4].split("\n") == ["101 → 3", "-97 %"]
     assert newest[6:] == ["$0.0200", "$0.0220", "-9 %"]
+
+
+def test_a_column_of_which_nothing_is_known_is_left_out(browser: Browser, tmp_path: Path) -> None:
+    known, path = fleet(3), tmp_path / "fleet.html"
+    bare = replace(
+        known,
+        tables=tuple(replace(table, backlog_bytes=None) for table in known.tables),
+        runs=tuple(replace(run, bytes_before=None) for run in known.runs),
+    )
+    path.write_text(fleet_page(bare), encoding="utf-8")
+    browser.open(path)
+    heads = [text.strip() for text in browser.texts("#tables th")]
+    assert [text for text in heads if text.startswith(("Reads", "Price"))] == [heads[-1]]
+    assert not any(text.startswith("Size") for text in browser.texts("#runs th"))
+    assert len(browser.texts("#tables tbody tr:first-child td")) == len(heads) == 7
 
 
 def test_the_page_is_dark_for_who_prefers_it(window: Browser) -> None:

@@ -152,15 +152,26 @@ def test_every_state_and_outcome_has_its_place_in_the_order() -> None:
 def test_an_empty_fleet_is_a_page_that_says_so() -> None:
     page = fleet_page(FleetContents(made_ms=NOW_MS))
     text = Seen(page).text
-    for said in ("0 tables, as of 2026-11-23 05:00 UTC", "Not two looks", "No run yet", "Nothing is spent", "No table"):
+    for said in ("0 tables, as of 2026-11-23 05:00 UTC", "No run yet", "Nothing is spent", "No table"):
         assert said in text
+
+
+def test_a_backlog_that_nobody_kept_is_not_drawn_and_one_look_is_no_line() -> None:
+    assert "Backlog over time" not in fleet_page(FleetContents(made_ms=NOW_MS))
+    one = BacklogPoint(at_ms=NOW_MS, files=1, size_bytes=1, tables=1)
+    assert "Not two looks" in fleet_page(FleetContents(made_ms=NOW_MS, backlog=(one,)))
+
+
+def test_tables_that_are_left_out_are_counted() -> None:
+    assert "; 3 healthier tables left out</p>" in fleet_page(FleetContents(made_ms=NOW_MS, left_out=3))
+    assert "left out" not in fleet_page(FleetContents(made_ms=NOW_MS))
 
 
 def test_the_illest_tables_come_first_and_those_that_nobody_looked_at_are_not_among_them() -> None:
     ill, iller = PointsLost(files=30), PointsLost(files=30, metadata=0.5)
     tables = (table(1, lost=ill), table(2, lost=iller), table(3, lost=None), table(4, lost=PointsLost()))
     text = Seen(fleet_page(FleetContents(made_ms=NOW_MS, tables=tables))).text
-    shown = text[text.index("Most points lost") : text.index("Backlog over time")]
+    shown = text[text.index("Most points lost") : text.index("Predicted against paid")]
     assert re.findall(r"orders_0000\d", shown) == ["orders_00002", "orders_00001"]
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import threading
+import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from regelate.core.answers import (
     FleetApplyAnswer,
@@ -28,16 +30,29 @@ FLAGS = {
     "apply": ("plan_id", "yes"),
     "status": ("of_table", "status", "limit"),
     "history": ("of_table", "limit"),
+    "report": ("output",),
 }
 """What each word takes beside --file."""
+MOST_TABLES, MOST_HISTORY = 10_000, 1_000
+"""What one request may ask for."""
 
 
 def fleet(args: argparse.Namespace) -> int:
-    for flag in ("max_tables", "time_budget_seconds", "exit_code", "plan_id", "yes", "of_table", "status", "limit"):
+    for flag in (
+        "max_tables",
+        "time_budget_seconds",
+        "exit_code",
+        "plan_id",
+        "yes",
+        "of_table",
+        "status",
+        "limit",
+        "output",
+    ):
         if getattr(args, flag) not in (None, False) and flag not in FLAGS[args.what]:
             told = "NS.TABLE" if flag == "of_table" else f"--{flag.replace('_', '-')}"
             raise usage(told, f"`fleet {args.what}` takes none", "regelate fleet --help")
-    words = {"scan": _scan, "plan": _plan, "apply": _apply, "status": _status, "history": _history}
+    words = {"scan": _scan, "plan": _plan, "apply": _apply, "status": _status, "history": _history, "report": _report}
     return words[args.what](args, Door(args))
 
 
@@ -177,6 +192,31 @@ def _history(args: argparse.Namespace, door: Door) -> int:
         screen.show(_runs(told.answer.runs))
     else:
         screen.say("No run has ended yet.")
+    return DONE
+
+
+def _report(args: argparse.Namespace, door: Door) -> int:
+    """Write the page. It takes what the screens of status, plan and history show, all of it."""
+    from regelate.entrypoints.cli.fleet_report import contents_of
+    from regelate.report.fleet.page import fleet_page
+
+    status = door.ask("FLEET_STATUS", FleetStatusAnswer, (None, None), {"limit": MOST_TABLES})
+    plan = door.ask("FLEET_PLAN", FleetPlanAnswer, (None, None), {})
+    history = door.ask("FLEET_HISTORY", FleetHistoryAnswer, (None, None), {"limit": MOST_HISTORY})
+    catalog, _ = door.service.settings.catalog(args.catalog)
+    now_ms = int(time.time() * 1000)
+    contents = contents_of(status.answer, plan.answer, history.answer, catalog=catalog, now_ms=now_ms)
+    output = Path(args.output or "fleet.html")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(fleet_page(contents), encoding="utf-8")
+    except OSError as fault:
+        raise usage("--output", f"cannot write to {output}: {fault.strerror}", "choose another file") from None
+    if args.json:
+        told = {"output": str(output), "tables": len(contents.tables), "runs": len(contents.runs)}
+        screen.put_json({"success": True, **told})
+    else:
+        screen.say(f"Report: {output} ({plural(len(contents.tables), 'table')}, {plural(len(contents.runs), 'run')})")
     return DONE
 
 

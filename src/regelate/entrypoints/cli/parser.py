@@ -277,10 +277,11 @@ def _fleet(commands: Any) -> None:
         "look after all tables: scan them, plan within budgets, apply the plan, say where each one stands",
         table=False,
         more="WHAT is scan (look at the tables), plan (what would begin now, in which order, at which price), apply\n"
-        "(begin it, with --yes), status (where tables stand, and why) or history (runs that ended).\n"
+        "(begin it, with --yes), status (where tables stand, and why), history (runs that ended) or report (all of it\n"
+        "as one HTML page).\n"
         "Without --tenant: the tables of all tenants.",
     )
-    fleet.add_argument("what", choices=("scan", "plan", "apply", "status", "history"), metavar="WHAT")
+    fleet.add_argument("what", choices=("scan", "plan", "apply", "status", "history", "report"), metavar="WHAT")
     fleet.add_argument("of_table", nargs="?", metavar=NS_TABLE, type=reader(texts.table), help="of status and history")
     fleet.add_argument("-f", "--file", metavar="FILE", help="the policy: budgets, and what may be done to which table")
     fleet.add_argument("--plan-id", metavar="ID", help="apply exactly this plan")
@@ -288,6 +289,7 @@ def _fleet(commands: Any) -> None:
     fleet.add_argument("--exit-code", action="store_true", help="of plan: end with 10 where there is something to do")
     fleet.add_argument("--status", choices=[s.value for s in FleetStatus], help="only tables that stand there")
     fleet.add_argument("--limit", type=reader(texts.whole(1)), metavar="N", help="show no more than N (100)")
+    fleet.add_argument("--output", metavar="FILE", help="of report: the page; default: fleet.html")
     fleet.add_argument("--max-tables", type=reader(texts.whole(1)), metavar="N", help="scan no more than N tables")
     fleet.add_argument(
         "--time-budget-seconds", type=reader(float), metavar="S", help="look at no further table after S seconds"

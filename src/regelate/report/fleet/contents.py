@@ -11,7 +11,8 @@ from regelate.core.values import dataclass
 class TableLine:
     """Where one table stands: its status, the sentence that says why, and what is left to do for it at which price.
 
-    `lost` is None for a table that was not looked at. `next_ms`: when it is looked at next.
+    `lost` is None for a table that was not looked at. `next_ms`: when it may have its next run. `backlog_bytes`
+    and `cost_dollars`: what that run would read, and its price.
     """
 
     catalog: str
@@ -70,11 +71,14 @@ class BacklogPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetContents:
-    """All that a page shows, as of `made_ms`; `spend` is one line per tenant, `whole` that of the fleet."""
+    """All that a page shows, as of `made_ms`; `spend` is one line per tenant, `whole` that of the fleet. `left_out`:
+    tables of the fleet that are not among `tables`. Without a `backlog` nothing is drawn of it.
+    """
 
     made_ms: int
     title: str = "Fleet"
     tables: tuple[TableLine, ...] = ()
+    left_out: int = 0
     whole: SpendLine | None = None
     spend: tuple[SpendLine, ...] = ()
     runs: tuple[RunLine, ...] = ()

@@ -96,9 +96,10 @@ function change(before, after, told) {
 class Grid {
   constructor(root, rows, columns, sorted) {
     this.root = root;
-    this.columns = columns;
+    // A column of which nothing is known in any row says nothing.
+    this.columns = columns.filter((c) => !c.optional || rows.some((row) => c.key(row) !== null));
     this.rows = rows;
-    this.texts = rows.map((row) => columns.map((c) => (c.text ? c.text(row) : "")).join("\n").toLowerCase());
+    this.texts = rows.map((row) => this.columns.map((c) => (c.text ? c.text(row) : "")).join("\n").toLowerCase());
     this.sorted = sorted;
     this.page = 0;
     this.size = 50;
@@ -202,7 +203,7 @@ class Grid {
     const shown = found.slice(start, start + this.size);
     this.body.replaceChildren(...shown.map((row) => this.line(row)));
     if (!shown.length) {
-      const cell = make("td", "empty", "Nothing matches.");
+      const cell = make("td", "empty", this.rows.length ? "Nothing matches." : "Nothing yet.");
       cell.colSpan = this.columns.length;
       const line = make("tr");
       line.append(cell);
@@ -249,10 +250,10 @@ const TABLE_COLUMNS = [
       return cell;
     },
   },
-  { title: "Next look", className: "num", key: (r) => r.next, show: (r) => when(r.next) },
+  { title: "Next run", className: "num", key: (r) => r.next, show: (r) => when(r.next) },
   { title: "Files to rewrite", className: "num", key: (r) => r.files, down: true, show: (r) => count(r.files) },
-  { title: "Size", className: "num", key: (r) => r.size, down: true, show: (r) => bytes(r.size) },
-  { title: "Price", className: "num", key: (r) => r.cost, down: true, show: (r) => dollars(r.cost) },
+  { title: "Reads", className: "num", optional: true, key: (r) => r.size, down: true, show: (r) => bytes(r.size) },
+  { title: "Price", className: "num", optional: true, key: (r) => r.cost, down: true, show: (r) => dollars(r.cost) },
 ];
 const runs = DATA.runs.map(([at, catalog, table, operation, outcome, asked, reason, pd, ad, ps, as, fb, fa, bb, ba]) => ({
   at, catalog, table, operation, status: outcome, asked, reason, pd, ad, ps, as, fb, fa, bb, ba, group: operation,
@@ -264,7 +265,7 @@ const RUN_COLUMNS = [
   { title: "Did", key: (r) => r.operation, show: (r) => r.operation, text: (r) => r.operation },
   { title: "Came to", className: "said", key: (r) => r.status, show: (r) => { const cell = make("span", ""); cell.append(status(r.status)); if (r.reason) cell.append(make("span", "sub", r.reason)); return cell; }, text: (r) => r.status.replaceAll("_", " ") + " " + r.reason },
   { title: "Files", className: "num", key: (r) => (r.fb === null || r.fa === null ? null : r.fb - r.fa), down: true, show: (r) => change(r.fb, r.fa, count) },
-  { title: "Size", className: "num", key: (r) => (r.bb === null || r.ba === null ? null : r.bb - r.ba), down: true, show: (r) => change(r.bb, r.ba, bytes) },
+  { title: "Size", className: "num", optional: true, key: (r) => (r.bb === null || r.ba === null ? null : r.bb - r.ba), down: true, show: (r) => change(r.bb, r.ba, bytes) },
   { title: "Predicted", className: "num", key: (r) => r.pd, down: true, show: (r) => dollars(r.pd) },
   { title: "Paid", className: "num", key: (r) => r.ad, down: true, show: (r) => dollars(r.ad) },
   { title: "Off by", className: "num", key: (r) => (r.off === null ? null : Math.abs(r.off)), down: true, show: (r) => (r.off === null ? make("span", "soft", "–") : (r.off > 0 ? "+" : "") + r.off.toFixed(0) + " %") },

@@ -123,7 +123,8 @@ def _header(contents: FleetContents) -> str:
     tenants = len({line.tenant for line in contents.tables})
     of = f" of {tenants:,} tenants" if tenants > 1 else ""
     said = f"{_plural(len(contents.tables), 'table')}{of}, as of {time_text(contents.made_ms)}"
-    return f"<header><h1>{escaped(contents.title)}</h1><p>{said}</p></header>"
+    left = f"; {_plural(contents.left_out, 'healthier table')} left out" if contents.left_out else ""
+    return f"<header><h1>{escaped(contents.title)}</h1><p>{said}{left}</p></header>"
 
 
 def _plural(number: int, noun: str) -> str:
@@ -172,7 +173,7 @@ def _worst(tables: Sequence[TableLine]) -> str:
 
 _EMPTY_ILL = '<p class="empty">No table that was looked at has lost a point.</p>'
 _TABLES_NOTE = (
-    "Every table with its state, why it is in it and when it is looked at next. Press <kbd>/</kbd> to search."
+    "Every table with its state, why it is in it and when it may have its next run. Press <kbd>/</kbd> to search."
 )
 
 
@@ -189,6 +190,8 @@ def _scroll(label: str, inner: str) -> str:
 
 
 def _backlog(contents: FleetContents) -> str:
+    if not contents.backlog:
+        return ""
     note = "Files that a compaction would rewrite, in all tables."
     return _section("Backlog over time", note, backlog_chart(contents.backlog))
 
