@@ -165,6 +165,40 @@ def test_a_bug_tells_its_code_and_no_stack(calls: Callable[..., Calls]) -> None:
     assert "swordfish" not in json.dumps(called.made)
 
 
+def test_a_tenant_sees_its_own_tables_and_only_who_names_none_scans_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = {
+        "type": "sql",
+        "uri": "sqlite:///${REGELATE_HOME}/catalog.db",
+        "warehouse": "${REGELATE_HOME}/warehouse",
+        "namespace_template": "{tenant_id}__{namespace}",
+    }
+    fleet = {"store": "sqlite", "path": "${REGELATE_HOME}/fleet.db"}
+    chosen = {"auth": "none", "tenants": ["acme", "other"], "fleet": fleet, "catalogs": {"shared": catalog}}
+    (tmp_path / "config.json").write_text(json.dumps({"environments": {"development": chosen}}))
+    environ = {"REGELATE_CONFIG": str(tmp_path / "config.json"), "REGELATE_HOME": str(tmp_path / "lake")}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    for tenant in ("acme", "other"):
+        assert main(["--tenant", tenant, "create", "sales.orders", "--schema", "id:long!"]) == 0
+    service = build_service(environ)
+
+    def of(tenant: str | None) -> Calls:
+        return Calls(lambda: service, tenant=tenant, catalog=None, allow_write=False)
+
+    table = {"namespace": "sales", "table": "orders"}
+    assert made(of(None).call("scan", {}))["observed"] == 2
+    assert made(of("acme").call("scan", {}))["observed"] == 1
+    assert [told["table"] for told in made(of("acme").call("status", {}))["tables"]] == ["acme__sales.orders"]
+    assert made(of("other").call("health", table))["files"] == 0
+    assert refusal(of("acme").call("health", {"namespace": "other__sales", "table": "orders"})) == "INVALID_IDENTIFIER"
+    assert refusal(of("nobody").call("scan", {})) == "FORBIDDEN"
+    unnamed = of(None).call("health", table)
+    assert refusal(unnamed) == "MISSING_FIELD"
+    assert "--tenant" in unnamed.text
+
+
 def test_an_explanation_counts_all_reasons_and_lists_the_files_that_would_go_first(calls: Callable[..., Calls]) -> None:
     found = made(calls().call("explain", {"namespace": "sales", "table": "orders"}))
     assert found["reasons"] == {"small": 6}

@@ -96,6 +96,9 @@ class Calls:
         if over_all and self._tenant is None and namespace is None and table is None:
             return parse_request(given)
         place = namespace or DEFAULT_NAMESPACE
+        if self._tenant is None and len(service.settings.tenants) > 1:
+            told = "there are several tenants: start `regelate mcp` with --tenant NAME for this tool"
+            raise InvalidRequest("MISSING_FIELD", told, field="tenant_id")
         address = service.tenancy.resolve(None, self._tenant, catalog, place, table, trusted=True)
         return parse_request({**given, "tenant_id": address.tenant_id})
 
