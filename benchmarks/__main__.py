@@ -18,6 +18,7 @@ from benchmarks import spark
 from benchmarks.amplification import amplification
 from benchmarks.auto_write import auto_write
 from benchmarks.cold_start import measurements
+from benchmarks.fleet import fleet
 from benchmarks.lake import make_table, write_files
 from benchmarks.measuring import RESULTS, Lake, Promise, Question, interleaved, median, paired
 from benchmarks.metadata_memory import make_many
@@ -238,6 +239,7 @@ QUESTIONS: Mapping[str, Question] = {
     "s3": s3,
     "requests": requests,
     "query_child": query_child,
+    "fleet": fleet,
     "amplification": amplification,
     "auto_write": auto_write,
     "query": query,

@@ -34,7 +34,7 @@ from regelate.core.values import dataclass
 from regelate.errors import NotFound, Unavailable, Unsupported
 from regelate.operations.compacting.continuing import RunPart
 from regelate.operations.fleet import telling
-from regelate.operations.fleet.applying import Effect, PlannedItem, apply, plan_json, plan_of_json
+from regelate.operations.fleet.applying import Busy, Effect, PlannedItem, apply, plan_json, plan_of_json
 from regelate.operations.fleet.observe import Observed, observe, refreshed
 from regelate.operations.fleet.scan import ScanBudget, scan
 from regelate.operations.fleet.settle import Tariff, settle
@@ -286,6 +286,9 @@ class FleetDesk:
         """Do one operation, or submit the job that does it."""
         address, run, upkeep = scope.address(item.ident), item.run, self._doers.upkeep
         if run.operation.rewrites_data:
+            there = self._doers.jobs.live(address, announce=True)
+            if there is not None and there.run_id != run.run_id:
+                raise Busy(f"{there.job_id}, which somebody else asked for, is at it")
             part = RunPart(base_run_id=run.run_id, part=1, request=self._asked(item, scope))
             return Effect(job_id=self._doers.jobs.submit(address, part, Origin.FLEET).job_id)
         match run.operation:

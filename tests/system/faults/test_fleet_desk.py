@@ -226,6 +226,19 @@ def test_a_run_whose_job_fails_rests_the_table_and_says_of_what(stack: Stack) ->
     assert found["next_eligible_at"] is not None
 
 
+def test_a_table_that_has_a_job_of_somebody_else_s_is_left_to_it(stack: Stack) -> None:
+    ill(stack, "t", 8)
+    stack.ok("FLEET_SCAN")
+    plan_id = stack.ok("FLEET_PLAN")["plan_id"]
+    status, other = stack.post(request("COMPACT", "t", **{"async": True}))
+    assert status == 202
+    left = stack.ok("FLEET_APPLY", plan_id=plan_id)
+    assert (left["runs"], other["job_id"] in left["left"][0]["why"]) == ([], True)
+    assert standing(stack, "t")["status"] == "DUE"
+    work(stack)
+    assert stack.ok("FLEET_HISTORY")["runs"] == []
+
+
 def test_a_run_whose_job_was_never_made_ends_after_a_quarter_of_an_hour(stack: Stack) -> None:
     ill(stack, "t", 8)
     stack.ok("FLEET_SCAN")

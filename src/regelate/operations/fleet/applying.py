@@ -48,6 +48,10 @@ class Effect:
 Do = Callable[[PlannedItem], Effect]
 
 
+class Busy(Exception):
+    """Of `Do`: the run was not begun, and why; the next plan may have it again."""
+
+
 def plan_json(items: Sequence[PlannedItem]) -> str:
     """Return a plan as the store keeps it."""
     kept = [
@@ -128,6 +132,9 @@ def _begun(item: PlannedItem, do: Do, store: FleetStore, tariff: Tariff, clock: 
     run = replace(item.run, started_ms=started_ms)
     try:
         effect = do(item)
+    except Busy as fault:
+        store.change(item.table_uuid, lambda state: _withdrawn(state, item.run.run_id))
+        return Begun(item=item, run=None, why=str(fault))
     except RegelateError as fault:
         ended = failed(run, fault, tariff, now_ms=store.now_ms(), seconds=clock.monotonic() - started)
         settle_run(store, item.table_uuid, ended)
@@ -145,6 +152,14 @@ def _begun(item: PlannedItem, do: Do, store: FleetStore, tariff: Tariff, clock: 
     )
     settle_run(store, item.table_uuid, ended)
     return Begun(item=item, run=ended)
+
+
+def _withdrawn(state: TableState | None, run_id: str) -> TableState:
+    """Forget a run that was queued and not begun."""
+    if state is None:
+        raise NotFound("TABLE_NOT_FOUND", "the fleet has forgotten the table")
+    is_it = state.live is not None and state.live.run_id == run_id
+    return replace(state, live=None) if is_it else state
 
 
 def _started(state: TableState | None, run_id: str, now_ms: int, job_id: str) -> TableState:
