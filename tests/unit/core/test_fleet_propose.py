@@ -326,8 +326,9 @@ def test_the_pace_of_the_fleet_corrects_the_model() -> None:
         run = live_run(f"run-{number}", model_seconds=100.0, predicted_seconds=100.0)
         state = state.queued(run).settled(ended(run, actual_seconds=200.0, ended_ms=NOW_MS - DAY_MS))
     pace = measured_pace((state,))
-    assert pace.factor(FleetOperation.COMPACT, 1) == pytest.approx(1.96, abs=0.01)
-    assert pace.factor(FleetOperation.EXPIRE, 0) == 1.0
+    assert pace.factor(FleetOperation.COMPACT, 1) == pytest.approx(2.0, abs=0.01)
+    assert pace.factor(FleetOperation.EXPIRE, 0) == pace.overall == pytest.approx(2.0, abs=0.01)
+    assert measured_pace(()).factor(FleetOperation.EXPIRE, 0) == 1.0
     assert pace.error == 1.0
     fresh, measured = candidate(table(ill())), candidate(state)
     assert measured.seconds == pytest.approx(fresh.seconds * pace.factor(FleetOperation.COMPACT, 1))

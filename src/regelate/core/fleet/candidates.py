@@ -41,9 +41,9 @@ COMMIT_GETS, COMMIT_PUTS = 8, 8
 LISTED_PER_REQUEST = 1000
 CLASSES_OF_BYTES = (MB, 16 * MB)
 """Means of the files that a run reads, up to which its pace is measured apart."""
-PRIOR_SECONDS = 30.0
+PRIOR_SECONDS = 3.0
 """So many seconds of work at the model's pace are believed before any was measured."""
-MOST_FASTER, MOST_SLOWER = 0.1, 10.0
+MOST_FASTER, MOST_SLOWER = 0.02, 10.0
 MOST_RISK = 0.9
 AT_ANY_PRICE = 0.9
 """From this w1 on, four fifths of its quota, a tenant is short of files, whatever its readers save."""
@@ -74,14 +74,18 @@ USUAL_WORKER = Worker()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How this fleet's runs took their time, as a factor on the model's, by operation and class of file sizes."""
+    """How this fleet's runs took their time, as a factor on the model's, by operation and class of file sizes.
+
+    `overall`: of all of them, for what was not measured yet: the machine and its store are the same.
+    """
 
     factors: Mapping[tuple[FleetOperation, int], float] = field(default_factory=dict)
+    overall: float = 1.0
     error: float | None = None
     """The median of how far predictions were off, as a share of what was predicted; None before the first run."""
 
     def factor(self, operation: FleetOperation, size_class: int) -> float:
-        return self.factors.get((operation, size_class), 1.0)
+        return self.factors.get((operation, size_class), self.overall)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,13 +137,16 @@ def measured_pace(tables: Iterable[TableState]) -> Pace:
             sums[1] += run.model_seconds
             if run.predicted_seconds > 0:
                 errors.append(abs(run.actual_seconds - run.predicted_seconds) / run.predicted_seconds)
+    every = [sum(sums[part] for sums in taken.values()) for part in (0, 1)]
     return Pace(
-        factors={
-            key: min(max((actual + PRIOR_SECONDS) / (model + PRIOR_SECONDS), MOST_FASTER), MOST_SLOWER)
-            for key, (actual, model) in taken.items()
-        },
+        factors={key: _factor(actual, model) for key, (actual, model) in taken.items()},
+        overall=_factor(every[0], every[1]),
         error=sorted(errors)[len(errors) // 2] if errors else None,
     )
+
+
+def _factor(actual: float, model: float) -> float:
+    return min(max((actual + PRIOR_SECONDS) / (model + PRIOR_SECONDS), MOST_FASTER), MOST_SLOWER)
 
 
 def usual_reads(tables: Iterable[TableState]) -> float | None:
