@@ -14,6 +14,7 @@ ROWS ?=
 ENGINE ?=
 MERGE_ON_READ ?=
 PUBLISH ?=
+TABLES ?=
 
 VENV := .venv
 SAM := .sam
@@ -36,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup-spark setup-mcp demo demo-spark serve notebook lint test test-spark test-catalogs test-airflow test-mcp test-rie postman validate sim sim-mutations test-concurrency fuzz-filters corpus lost-delete attack bench bench-spark study dist golden index requirements clean
+.PHONY: help install setup-spark setup-mcp demo demo-spark serve notebook lint test test-spark test-catalogs test-airflow test-mcp test-rie postman validate sim sim-mutations fleet-sim test-concurrency fuzz-filters corpus lost-delete attack bench bench-spark study dist golden index requirements clean
 
 ##@ Start
 
@@ -146,6 +147,9 @@ sim: install ## simulate writers, faults and crashes (SEEDS=300 FROM=0), a law c
 
 sim-mutations: install ## undo each law in turn, and say after how many seeds the simulator notices
 	$(BIN)/python -m tests.system.simulation --mutations --seeds $(or $(SEEDS),1000)
+
+fleet-sim: install ## 10,000 tables of 50 tenants for 30 days: budgets, turns and files per dollar beside other rules (TABLES=10000)
+	$(BIN)/python -m tests.system.fleet $(if $(TABLES),--tables $(TABLES)) --write benchmarks/results/fleet_sim.md
 
 test-concurrency: install ## up to 20 processes on SQLite and on Iceberg's REST catalog (needs a JDK and mvn)
 	$(BIN)/python -m tests.system.concurrency

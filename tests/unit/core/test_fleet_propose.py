@@ -56,14 +56,16 @@ def a_table(draw: st.DrawFn, number: int) -> TableState:
     state = table(seen)
     if number % 5 == 0 and draw(st.booleans()):
         state = replace(state, observation=None)
-    for past in range(draw(st.integers(0, 2))):
-        run = live_run(f"run-{past}", predicted_dollars=draw(st.floats(0, 0.05)), max_dollars=0.06)
+    for past in range(draw(st.sampled_from([0, 0, 1, 2]))):
+        run = live_run(f"run-{past}", predicted_dollars=draw(st.sampled_from([0.0, 0.0001, 0.001])))
         outcome = draw(st.sampled_from(FleetOutcome))
         state = state.queued(run).settled(ended(run, outcome, ended_ms=NOW_MS - draw(st.integers(0, DAY_MS))))
-    if draw(st.integers(0, 9)) == 0:
+    if draw(st.integers(0, 9)) == 9:
         state = state.paused(Pause(kind=PauseKind.ASKED, reason="by anna", since_ms=NOW_MS))
-    if draw(st.integers(0, 5)) == 0:
-        state = state.queued(live_run("live", max_dollars=draw(st.floats(0, 0.02))))
+    if draw(st.integers(0, 5)) == 5:
+        state = state.queued(
+            live_run("live", predicted_dollars=0.0001, max_dollars=draw(st.sampled_from([0.0, 0.0002])))
+        )
         state = state.started(NOW_MS) if draw(st.booleans()) else state
     return state
 
@@ -71,34 +73,36 @@ def a_table(draw: st.DrawFn, number: int) -> TableState:
 @st.composite
 def a_fleet(draw: st.DrawFn) -> FleetState:
     return FleetState(
-        tables=tuple(draw(a_table(number)) for number in range(draw(st.integers(0, 12)))),
+        tables=tuple(draw(a_table(number)) for number in range(draw(st.sampled_from([12, 6, 3, 1, 0])))),
         files_quota=draw(st.sampled_from([{}, {"acme": 1000, "bolt": 10**6}])),
     )
 
 
 BUDGETS = st.builds(
     Budgets,
-    dollars_per_day=st.none() | st.floats(0, 0.2),
-    gb_seconds_per_day=st.none() | st.floats(0, 5_000),
-    dollars_per_month=st.none() | st.floats(0, 0.5),
+    dollars_per_day=st.sampled_from([None, None, None, 0.001, 0.003, 0.01, 0.05, 0.0, 1e-320]),
+    gb_seconds_per_day=st.sampled_from([None, None, None, None, 30.0, 150.0, 1500.0, 0.0]),
+    dollars_per_month=st.sampled_from([None, None, None, None, None, 0.005, 0.5]),
 )
 POLICIES = st.builds(
     FleetPolicy,
     budgets=BUDGETS,
     tenant_budgets=st.dictionaries(st.sampled_from(TENANTS), BUDGETS),
     default_tenant_budgets=st.none() | BUDGETS,
-    max_running=st.integers(1, 8),
-    max_running_per_catalog=st.none() | st.integers(1, 3),
+    max_running=st.sampled_from([8, 4, 2, 1]),
+    max_running_per_catalog=st.sampled_from([None, None, 3, 1]),
     layers=st.lists(
         st.builds(
             PolicyLayer,
             decided_by=st.just("defaults of regelate.yaml"),
             operations=st.dictionaries(
                 st.sampled_from([operation.value for operation in FleetOperation]),
-                st.builds(OperationLayer, enabled=st.none() | st.booleans(), decided_by=st.just("line 3")),
+                st.builds(
+                    OperationLayer, enabled=st.sampled_from([None, True, True, False]), decided_by=st.just("line 3")
+                ),
             ),
-            max_cost_per_day=st.none() | st.floats(0, 0.1),
-            max_cost_per_run=st.none() | st.floats(0, 0.1),
+            max_cost_per_day=st.sampled_from([None, None, 0.001, 0.0]),
+            max_cost_per_run=st.sampled_from([None, None, 0.0005, 0.0]),
         ),
         max_size=1,
     ).map(tuple),
@@ -151,6 +155,29 @@ def test_no_budget_is_exceeded_by_what_is_set_aside(state: FleetState, policy: F
     for proposal in proposals.proposed:
         allowed = policy.for_table(proposal.candidate.catalog, proposal.candidate.ident)
         assert proposal.max_dollars <= (allowed.max_cost_per_run or 1e9) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("tenants", [1, 3])
+@pytest.mark.parametrize(
+    ("budgets", "limit"),
+    [
+        (Budgets(dollars_per_day=0.003), (0.003, 1e9, 1e9)),
+        (Budgets(gb_seconds_per_day=90.0), (1e9, 90.0, 1e9)),
+        (Budgets(dollars_per_month=0.003), (1e9, 1e9, 0.003)),
+    ],
+)
+def test_many_together_exceed_a_budget_as_little_as_one(
+    budgets: Budgets, limit: tuple[float, float, float], tenants: int
+) -> None:
+    state = FleetState(tables=tuple(table(ill(f"t{n}", 2000, tenant=TENANTS[n % tenants])) for n in range(6)))
+    for policy in (FleetPolicy(budgets=budgets), FleetPolicy(default_tenant_budgets=budgets)):
+        after = carried_out(state, propose(state, policy, NOW_MS))
+        mine = (
+            after.tables if policy.default_tenant_budgets is None else [t for t in after.tables if t.tenant == "acme"]
+        )
+        spent = spent_of(tuple(mine))
+        assert all(found <= most * (1 + 1e-9) for found, most in zip(spent, limit, strict=True))
+        assert any(found >= most * 0.9 for found, most in zip(spent, limit, strict=True))
 
 
 @given(a_fleet(), POLICIES)
@@ -346,6 +373,13 @@ def test_a_run_that_does_not_fit_is_done_in_part_and_ends_there() -> None:
     assert part.max_files == pytest.approx(20_000 * part.candidate.share, abs=1)
     assert f"{part.candidate.share:.0%} of the work" in verdict_of(proposals).sentence
     assert part.max_seconds == pytest.approx(part.candidate.seconds * SET_ASIDE)
+
+
+def test_a_table_with_several_things_to_do_takes_one_place() -> None:
+    sick = ill("sick", expirable_snapshots=900, snapshots=1000, manifests=500, manifests_after=1)
+    state = FleetState(tables=(table(sick), table(ill("other", 10))))
+    proposals = propose(state, FleetPolicy(max_running=2), NOW_MS)
+    assert {proposal.candidate.ident for proposal in proposals.proposed} == {"db.sick", "db.other"}
 
 
 def test_gb_seconds_are_a_budget_of_their_own() -> None:
