@@ -27,6 +27,7 @@ from benchmarks.query import query
 from benchmarks.query_child import query_child
 from benchmarks.requests import requests
 from benchmarks.s3 import make_remote_table, object_store
+from benchmarks.splice import splice
 
 
 def speed(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Promise]]:
@@ -244,6 +245,7 @@ QUESTIONS: Mapping[str, Question] = {
     "auto_write": auto_write,
     "query": query,
     "optimized_write": optimized_write,
+    "splice": splice,
 }
 ON_SPARK: Mapping[str, Question] = {
     "spark_large": spark.large,
@@ -267,6 +269,7 @@ def machine() -> dict[str, Any]:
 COLUMNS = (
     ("median s", "seconds", ".2f"),
     ("middle WRITE ms", "middle_ms", ".1f"),
+    ("processor s", "processor_seconds", ".2f"),
     ("median peak MB", "peak_mb", ".0f"),
     ("files opened", "files_opened", ".0f"),
     ("row groups", "row_groups", ".0f"),

@@ -15,6 +15,7 @@ from benchmarks.lake import MB, open_catalog
 from benchmarks.metadata_memory import cached
 from benchmarks.query import pyiceberg_read, query_warm
 from benchmarks.s3 import compact_remote
+from benchmarks.splice import compact_spliced, measured
 
 TARGET_MB = 128
 MEMORY_MB = 2048
@@ -80,7 +81,7 @@ def duckdb_copy(home: Path, *_: str) -> dict[str, Any]:
         f"(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {group})"
     )
     seconds = time.perf_counter() - before
-    return {"seconds": seconds, "outputs": [str(target)]}
+    return {"seconds": seconds, "outputs": [str(target)], "output_bytes": [target.stat().st_size]}
 
 
 def duckdb_copy_view(home: Path, *_: str) -> dict[str, Any]:
@@ -138,6 +139,10 @@ def pyiceberg_overwrite(home: Path, *_: str) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - before}
 
 
+def _spliced(home: Path, *options: str) -> dict[str, Any]:
+    return compact_spliced(lake_of(home, MEMORY_MB), *options)
+
+
 def _live_files(home: Path) -> list[str]:
     table = open_catalog(home).load_table("bench.events")
     return [t.file.file_path.removeprefix("file://") for t in table.scan().plan_files()]
@@ -174,7 +179,8 @@ WORKERS: dict[str, Callable[..., dict[str, Any]]] = {
     "compact-counted": compact_counted,
     "compact-few": compact_few,
     "compact-remote": compact_remote,
-    "duckdb-copy": duckdb_copy,
+    "compact-spliced": _spliced,
+    "duckdb-copy": measured(duckdb_copy),
     "duckdb-copy-view": duckdb_copy_view,
     "pyiceberg-overwrite": pyiceberg_overwrite,
     "pyiceberg-read": pyiceberg_read,

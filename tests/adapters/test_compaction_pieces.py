@@ -14,7 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FixedType, LongType, NestedField, PrimitiveType, StringType
 
 from regelate.adapters.duckdb import engine as rewriting
-from regelate.core.running import slices
+from regelate.adapters.duckdb.group_rewrite import Piece
+from regelate.core.planning import splicing
 from regelate.core.running.slices import Slice
 from regelate.errors import RegelateError, Unavailable
 from regelate.operations.compacting.compact import CompactionTools
@@ -35,7 +36,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scan of two files is as much as there may be, and a row group of 50 rows is worth keeping."""
     monkeypatch.setattr(rewriting, "MIN_FILES_PER_SCAN", 2)
     monkeypatch.setattr(rewriting, "MAX_FILES_PER_SCAN", 2)
-    monkeypatch.setattr(slices, "WHOLE_ROWS", 50)
+    monkeypatch.setattr(splicing, "WHOLE_ROWS", 50)
 
 
 def batches(zero_in: int | None = None) -> list[list[tuple[object, ...]]]:
@@ -59,9 +60,9 @@ class Watched:
         self.folder = engine._folder
         write = engine.write_piece
 
-        def watched(rewrite: Any, assembly: Any, number: int, piece: Slice, policy: Any) -> None:
-            self.wrote.append(piece)
-            write(rewrite, assembly, number, piece, policy)
+        def watched(rewrite: Any, assembly: Any, piece: Piece, policy: Any) -> None:
+            self.wrote.append(piece.slice)
+            write(rewrite, assembly, piece, policy)
 
         engine.write_piece = watched
         return replace(tools, engine=engine)
@@ -99,7 +100,7 @@ def test_a_file_that_the_table_lists_twice_is_read_twice_and_no_other_is_missed(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The third piece begins with the second entry of the fourth file, which is equal to the first one."""
-    monkeypatch.setattr(slices, "WHOLE_ROWS", ROWS)
+    monkeypatch.setattr(splicing, "WHOLE_ROWS", ROWS)
     files = sorted(live_data_files(lake.table(SCHEMA, *batches(), ident="db.source")), key=lambda file: file.file_path)
     table = lake.table(SCHEMA)
     with table.transaction() as transaction, transaction.update_snapshot().fast_append() as added:
@@ -107,20 +108,26 @@ def test_a_file_that_the_table_lists_twice_is_read_twice_and_no_other_is_missed(
             added.append_data_file(file)
     before = sorted(table.refresh().scan().to_arrow().column("id").to_pylist())
     watched = Watched()
-    assert lake.compact(table, force=True, verify="fast", tools=watched.tools)["status"] == "COMPLETED"
+    options = {"splice": "never"}
+    answer = lake.compact(table, force=True, verify="fast", options=options, tools=watched.tools)
+    assert answer["status"] == "COMPLETED"
     assert len(watched.wrote) == PIECES + 1
     assert sorted(table.refresh().scan().to_arrow().column("id").to_pylist()) == before
 
 
 @pytest.mark.parametrize("zero_in", [0, FILES - 1])
-def test_a_negative_zero_in_one_piece_has_the_whole_written_anew_and_keeps_its_sign(lake: Lake, zero_in: int) -> None:
-    """PyArrow writes the piece that has it (trap T24), DuckDB the others: these cannot be one file."""
-    table = lake.table(SCHEMA, *batches(zero_in))
+@pytest.mark.parametrize("required", [False, True])
+def test_a_negative_zero_in_one_piece_keeps_its_sign(lake: Lake, zero_in: int, required: bool) -> None:
+    """PyArrow writes the piece that has it (trap T24), DuckDB the others: one file, unless a column is required, which
+    DuckDB does not write. Then the whole is written anew."""
+    fields = [NestedField(1, "id", LongType(), required=required), *SCHEMA.fields[1:]]
+    table = lake.table(Schema(*fields), *batches(zero_in))
     watched = Watched()
     assert compact(lake, table, watched)["status"] == "COMPLETED"
     (path,) = live_data_paths(table.refresh())
     found = pq.read_table(local_path(path)).to_pylist()
     assert len(watched.wrote) == PIECES
+    assert pq.read_metadata(local_path(path)).num_row_groups == (1 if required else PIECES)
     assert sorted(row["id"] for row in found) == list(range(FILES * ROWS))
     assert [row["id"] for row in found if row["v"] == 0 and math.copysign(1, row["v"]) < 0] == [zero_in * ROWS]
 
@@ -216,8 +223,9 @@ def test_t49_bounds_of_an_output_hold_the_rows_of_a_piece_that_has_none(
 
 
 def test_what_is_written_anew_as_a_whole_is_so_again_when_its_upload_is_refused(lake: Lake) -> None:
-    """The pieces, of which one has a -0.0, are gone by then."""
-    table = lake.table(SCHEMA, *batches(zero_in=0))
+    """The pieces, of which one has a -0.0 and required columns, are gone by then."""
+    fields = [NestedField(1, "id", LongType(), required=True), *SCHEMA.fields[1:]]
+    table = lake.table(Schema(*fields), *batches(zero_in=0))
     refused: list[str] = []
     assert (
         lake.compact(table, force=True, verify="strict", tools=refusing_once(Watched(), refused))["status"]

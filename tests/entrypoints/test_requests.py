@@ -227,6 +227,7 @@ def test_every_iceberg_option_passes_by_its_own_name() -> None:
         "delete-ratio-threshold": "0.5",
         "rewrite-all": "true",
         "rewrite-job-order": "bytes-desc",
+        "splice": "never",
         "max-file-size-bytes": "1000000",
     }
     options = {name: values.get(name, "1000") for name in ICEBERG_OPTIONS}

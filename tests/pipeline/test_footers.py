@@ -28,7 +28,7 @@ from pyiceberg.types import (
 from regelate.adapters.duckdb import engine, sql
 from regelate.adapters.iceberg.tables.schema import columns_of
 from regelate.adapters.parquet.iceberg_footer import as_iceberg_writes
-from regelate.core.running import slices
+from regelate.core.planning import splicing
 from tests.spark.iceberg import each, java_table
 from tests.support.footers import BEYOND_SPARK, FIXED, PLAIN, elements, every_type, footer_of, key_values, record
 from tests.support.iceberg_tables import live_data_paths, local_path
@@ -176,7 +176,7 @@ def test_every_promotion_and_evolution_after_a_rewrite_is_read_by_spark_vectoriz
         "compacted": {"force": True},
         "sorted": {"force": True, "strategy": "sort", "sort_order": [{"column": "id", "direction": "desc"}]},
         "by_arrow": {"force": True},
-        "in_pieces": {"force": True},
+        "in_pieces": {"force": True, "options": {"splice": "never"}},
     }
     wanted: dict[str, list[dict[str, Any]]] = {}
     for way, request in rewrites.items():
@@ -188,7 +188,7 @@ def test_every_promotion_and_evolution_after_a_rewrite_is_read_by_spark_vectoriz
             if way == "in_pieces":
                 limits.setattr(engine, "MIN_FILES_PER_SCAN", 1)
                 limits.setattr(engine, "MAX_FILES_PER_SCAN", 1)
-                limits.setattr(slices, "WHOLE_ROWS", 1)
+                limits.setattr(splicing, "WHOLE_ROWS", 1)
             if request is not None:
                 assert lake.compact(table, **request)["status"] == "COMPLETED"
         evolve(lake, f"evolving.{way}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Protocol
 
 from regelate.core.planning.plan import FileGroup
+from regelate.core.planning.splicing import StoredFile
 from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.running.group_view import GroupView
 from regelate.core.running.merging import Merge, TouchedFile
+from regelate.core.running.parts import Source
 from regelate.core.running.rewrite import Fingerprint, NewDataFile, RewriteResult
 from regelate.core.table.schema import Column
 from regelate.core.table.table import FileScanTask
@@ -34,6 +36,18 @@ class RewriteEngine(Protocol):
         self, groups: Sequence[FileGroup], policy: CompactionPolicy, *, progress: Progress | None = None
     ) -> tuple[tuple[RewriteResult, ...], tuple[tuple[FileGroup, Exception], ...]]: ...
     def fingerprints(self, result: RewriteResult) -> tuple[Fingerprint, Fingerprint]: ...
+
+
+class Splicer(Protocol):
+    """Looks at Parquet files, and joins row groups of them as they are. `by_duckdb`, `by_arrow`: the shapes of what
+    these write for the table's columns."""
+
+    @property
+    def by_duckdb(self) -> Hashable: ...
+    @property
+    def by_arrow(self) -> Hashable: ...
+    def look(self, path: str) -> StoredFile: ...
+    def join(self, sources: Sequence[Source], target: str) -> bool: ...
 
 
 class KeyRewriter(Protocol):

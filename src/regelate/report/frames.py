@@ -180,6 +180,9 @@ def compaction(stats: Answer) -> Frame:
         ("size", size_text(stats["bytes_before"]), size_text(stats["bytes_after"])),
         ("manifests", count_text(stats["manifests_before"]), count_text(stats["manifests_after"])),
     ]
+    if stats["row_groups_before"] is not None:
+        groups = (count_text(stats["row_groups_before"]), count_text(stats["row_groups_after"]))
+        rows.append(("row groups of what was rewritten", *groups))
     return Frame(columns=("", "before", "after"), rows=tuple(rows), right=frozenset({1, 2}))
 
 

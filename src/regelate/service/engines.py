@@ -43,7 +43,7 @@ class Engines:
     def rewriting(self, session: TableSession) -> Iterator[DuckDBRewriteEngine]:
         """Hand out the engine of a COMPACT; it connects when it has something to rewrite."""
         from regelate.adapters.duckdb.engine import DuckDBRewriteEngine
-        from regelate.adapters.parquet.splicing import splice
+        from regelate.adapters.parquet.splicing import ParquetSplicer
 
         workers = parallelism(self._placement)
         with ExitStack() as stack:
@@ -55,7 +55,7 @@ class Engines:
                 workers=workers,
                 threads=self._placement.threads,
                 worker_memory_bytes=self._placement.memory_bytes // workers,
-                join=splice,
+                splicer=ParquetSplicer(session.views.columns),
                 copies=stack.enter_context(self._copies(session)),
                 renew=session.renewed_access,
             )

@@ -47,7 +47,7 @@ def test_bytes_are_those_of_the_inputs_and_those_that_the_rewrites_of_this_table
 
 
 def test_a_strict_verification_reads_everything_once_more() -> None:
-    plan = plan_of(*[10 * MB] * 20)
+    plan = plan_of(*[5 * MB] * 40)
     once, twice = estimate(plan, TWO_CORES), estimate(plan, TWO_CORES, read_again=True)
     assert twice.bytes_read == 2 * once.bytes_read + once.bytes_written
     assert twice.seconds == 2 * once.seconds

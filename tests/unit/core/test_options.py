@@ -310,6 +310,7 @@ def test_an_unknown_option_is_refused_and_the_valid_ones_are_listed(name: str) -
         "min-input-files",
         "rewrite-all",
         "rewrite-job-order",
+        "splice",
         "target-file-size-bytes",
     ]
 

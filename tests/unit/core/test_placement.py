@@ -23,10 +23,20 @@ def plan_of(*sizes: int) -> CompactionPlan:
 
 
 def test_a_plan_within_the_limits_runs_in_this_process() -> None:
-    found = place(plan_of(*[10 * MB] * 11), TWO_CORES)
+    found = place(plan_of(*[5 * MB] * 22), TWO_CORES)
     assert (found.fits, found.reason, found.advice) == (True, PlacementReason.IN_PROCESS, "")
-    assert (found.size_bytes, found.files) == (110 * MB, 11)
-    assert found.estimated_seconds == pytest.approx(2 + 0.055)
+    assert (found.size_bytes, found.files) == (110 * MB, 22)
+    assert found.estimated_seconds == pytest.approx(2 + 0.11)
+
+
+def test_files_that_are_likely_to_be_copied_are_reckoned_so_where_they_are_on_this_machine() -> None:
+    plan = plan_of(*[10 * MB] * 20)
+    assert place(plan, TWO_CORES).estimated_seconds == pytest.approx(1 + 0.1)
+    remote = [
+        replace(t, data_file=replace(t.data_file, path=f"s3://b/{t.data_file.path}")) for t in plan.groups[0].tasks
+    ]
+    elsewhere = replace(plan, groups=(replace(plan.groups[0], tasks=tuple(remote)),))
+    assert place(elsewhere, TWO_CORES).estimated_seconds == pytest.approx(200 / 55 + 0.1)
 
 
 def test_a_plan_of_exactly_the_bytes_allowed_runs_and_one_byte_more_is_refused_with_advice() -> None:
@@ -38,7 +48,7 @@ def test_a_plan_of_exactly_the_bytes_allowed_runs_and_one_byte_more_is_refused_w
 
 
 def test_a_plan_that_takes_longer_than_allowed_is_refused_with_advice() -> None:
-    refused = place(plan_of(*[10 * MB] * 11), replace(TWO_CORES, max_in_process_seconds=2.0))
+    refused = place(plan_of(*[5 * MB] * 22), replace(TWO_CORES, max_in_process_seconds=2.0))
     assert (refused.fits, refused.reason) == (False, PlacementReason.TOO_LONG)
     assert "2 s" in refused.advice
 

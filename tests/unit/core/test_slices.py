@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.core.planning.plan import FileGroup
+from regelate.core.planning.splicing import WHOLE_BYTES, WHOLE_ROWS
 from regelate.core.running.slices import (
     BORDER_TOLERANCE,
-    WHOLE_BYTES,
-    WHOLE_ROWS,
     Slice,
     cut_off,
     group_start,

@@ -17,7 +17,8 @@ METRICS = ColumnMetrics(value_counts={}, null_counts={}, lower_bounds={}, upper_
 
 NAMES = [
     *("files_before", "files_after", "files_compacted", "files_removed", "files_added"),
-    *("bytes_before", "bytes_after", "bytes_saved", "snapshots_expired", "compaction_time_ms", "small_files_remaining"),
+    *("bytes_before", "bytes_after", "bytes_saved", "bytes_spliced", "row_groups_before", "row_groups_after"),
+    *("snapshots_expired", "compaction_time_ms", "small_files_remaining"),
     *("engine", "groups", "groups_deferred", "rows", "delete_files_removed", "manifests_before", "manifests_after"),
     *("bytes_freed", "bytes_quarantined", "undo_id", "deletable_at", "commit_attempts", "dropped_groups", "seconds"),
 ]

@@ -18,8 +18,9 @@ from regelate.adapters.duckdb.copies import LocalCopies
 from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
 from regelate.adapters.duckdb.duckdb_errors import located, miscounted, reading_fault
 from regelate.adapters.duckdb.fingerprints import of_file, of_views
-from regelate.adapters.duckdb.group_rewrite import Assembly, Call, GroupRewrite, Queued
+from regelate.adapters.duckdb.group_rewrite import Assembly, Call, GroupRewrite, Piece, Queued
 from regelate.adapters.duckdb.inputs import check_checksums, check_remote, wrong_size
+from regelate.adapters.duckdb.makeups import Makeups, sources_of
 from regelate.adapters.duckdb.question import scan_paths
 from regelate.adapters.duckdb.row_groups import too_large
 from regelate.adapters.duckdb.secrets import use_store
@@ -34,7 +35,7 @@ from regelate.core.table.schema import Column
 from regelate.core.table.storage import ObjectStoreAccess
 from regelate.core.table.table import DeleteContent
 from regelate.errors import Unavailable
-from regelate.ports.engine import GroupViews, Progress
+from regelate.ports.engine import GroupViews, Progress, Splicer
 from regelate.ports.files import OutputFiles
 
 SCAN_BYTES_PER_COLUMN = 5 * 1024
@@ -64,11 +65,11 @@ class DuckDBRewriteEngine:
         workers: int,
         threads: int,
         worker_memory_bytes: int,
-        join: Callable[[Sequence[str], str], bool],
+        splicer: Splicer,
         copies: LocalCopies | None = None,
         renew: Callable[[], ObjectStoreAccess | None] = lambda: None,
     ) -> None:
-        """`join` makes one file of the pieces of an output, or says that they cannot be one. `renew` returns other
+        """`splicer` makes one file of an output's pieces and the row groups of inputs. `renew` returns other
         credentials for the files that are read where they lie, once these were refused."""
         self._connect = connect
         self._views = views
@@ -77,7 +78,8 @@ class DuckDBRewriteEngine:
         self._workers = max(workers, 1)
         self._threads = max(threads, 1)
         self._worker_memory_bytes = worker_memory_bytes
-        self._join = join
+        self._splicer = splicer
+        self._makeups = Makeups(splicer, views.columns, folder, self._files_per_scan)
         self._copies = copies
         self._renew = renew
 
@@ -92,7 +94,8 @@ class DuckDBRewriteEngine:
         path = self._folder / "probe.parquet"
         try:
             with self._copied(replace(group, tasks=piece.tasks)) as here:
-                self._copy(self._cursor(), replace(piece, group=here, tasks=here.tasks), str(path), policy)
+                sample = replace(piece, group=here, tasks=here.tasks)
+                self._copy(self._cursor(), sample, str(path), policy, self._rows_of(sample))
             return path.stat().st_size / max(piece.size_bytes, 1)
         except duckdb.Error as error:
             raise reading_fault(error, scan_paths(piece.tasks)) from error
@@ -266,69 +269,86 @@ class DuckDBRewriteEngine:
         for (rewrite, whole), target in zip(slices, targets, strict=True):
             rewrite.reserved.append(target.location)
             own = calls[rewrite.group.index]
-            pieces = self._pieces(whole, wanted)
-            if len(pieces) == 1:
+            if self._copies is not None and self._makeups.may_splice(whole, policy):
+                own.append(partial(self.write_arrived, rewrite, whole, target, policy))
+                continue
+            assembly = self._makeups.assembly(whole, target, policy, wanted)
+            if assembly is None:
                 own.append(partial(self.write_slice, rewrite, whole, target, policy))
                 continue
-            paths = [str(self._folder / f"piece-{uuid.uuid4().hex}.parquet") for _ in pieces]
-            assembly = Assembly(whole=whole, target=target, pieces=paths)
             rewrite.assemblies.append(assembly)
-            own += [
-                partial(self.write_piece, rewrite, assembly, number, piece, policy)
-                for number, piece in enumerate(pieces)
-            ]
+            pieces = assembly.pieces or (None,)
+            own += [partial(self.write_piece, rewrite, assembly, piece, policy) for piece in pieces]
         return [calls[rewrite.group.index] for rewrite in rewrites]
-
-    def _pieces(self, whole: Slice, wanted: int) -> tuple[Slice, ...]:
-        """Return what one output is written in: itself, or pieces that keep all workers busy and no scan too large.
-
-        Where files have deletes nobody knows how many rows a piece will have.
-        """
-        if any(task.deletes for task in whole.tasks):
-            return (whole,)
-        return whole.pieces(self._files_per_scan(), wanted)
 
     def _as_read(self, rewrite: GroupRewrite, piece: Slice) -> Slice:
         here = self._here(rewrite)
         end = piece.first_task + len(piece.tasks)
         return replace(piece, group=here, tasks=here.tasks[piece.first_task : end])
 
+    def write_arrived(
+        self, rewrite: GroupRewrite, whole: Slice, target: OutputTarget, policy: CompactionPolicy
+    ) -> None:
+        """Write an output of files whose footers can be looked at once they have been fetched, piece by piece."""
+        assembly = self._makeups.assembly(self._as_read(rewrite, whole), target, policy, 1)
+        if assembly is None:
+            self.write_slice(rewrite, whole, target, policy)
+            return
+        rewrite.assemblies.append(assembly)
+        for piece in assembly.pieces or (None,):
+            self.write_piece(rewrite, assembly, piece, policy)
+
     def write_slice(self, rewrite: GroupRewrite, piece: Slice, target: OutputTarget, policy: CompactionPolicy) -> None:
-        rows = self._copy(self._cursor(), self._as_read(rewrite, piece), target.local_path, policy)
+        here = self._as_read(rewrite, piece)
+        rows = self._copy(self._cursor(), here, target.local_path, policy, self._rows_of(here))
         if rows:
             rewrite.added.append(self._outputs.publish(target, sort_order_id=None))
         else:
             Path(target.local_path).unlink(missing_ok=True)
 
     def write_piece(
-        self, rewrite: GroupRewrite, assembly: Assembly, number: int, piece: Slice, policy: CompactionPolicy
+        self, rewrite: GroupRewrite, assembly: Assembly, piece: Piece | None, policy: CompactionPolicy
     ) -> None:
-        """Write one piece of an output; whoever writes the last one joins them."""
+        """Write one piece of an output, if it has any; whoever writes the last one joins them and what is spliced."""
         if assembly.is_spent:  # and an upload was refused: the pieces are gone
             self.write_slice(rewrite, assembly.whole, assembly.target, policy)
             return
-        here = self._as_read(rewrite, piece)
-        view = self._views.write(here.tasks)
-        size = sql.even_row_groups(here.rows, self._row_group_rows(here.rows, here.size_bytes))
-        select = sql.select_slice(view, here)
-        self._write(self._cursor(), select, assembly.pieces[number], view.columns, policy, size)
-        if not assembly.completes(number):
+        if piece is not None:
+            here = self._as_read(rewrite, piece.slice)
+            size = sql.even_row_groups(here.rows, self._rows_of(here))
+            self._copy(self._cursor(), here, piece.path, policy, size, by_arrow=piece.by_arrow)
+        if not assembly.completes(piece):
             return
         assembly.is_spent = True
-        if self._join(assembly.pieces, assembly.target.local_path):
+        sources = list(sources_of(assembly, self._here(rewrite)))
+        if self._splicer.join(sources, assembly.target.local_path):
             rewrite.added.append(self._outputs.publish(assembly.target, sort_order_id=None))
-        else:  # one piece alone has a -0.0, and so another writer
+            rewrite.spliced.append(assembly.spliced_bytes)
+        else:  # one piece alone has a -0.0, and so another writer; or an input is not what its footer said
             assembly.discard()
             self.write_slice(rewrite, assembly.whole, assembly.target, policy)
 
-    def _copy(self, cursor: duckdb.DuckDBPyConnection, piece: Slice, path: str, policy: CompactionPolicy) -> int:
-        size = self._row_group_rows(piece.rows, piece.size_bytes)
+    def _copy(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        piece: Slice,
+        path: str,
+        policy: CompactionPolicy,
+        size: int,
+        *,
+        by_arrow: bool = False,
+    ) -> int:
         limit = self._files_per_scan()
         if len(piece.tasks) <= limit:
             view = self._views.write(piece.tasks)
-            return self._write(cursor, sql.select_slice(view, piece), path, view.columns, policy, size)
+            select = sql.select_slice(view, piece)
+            return self._write(cursor, select, path, view.columns, policy, size, by_arrow=by_arrow)
         with self._staged(cursor, piece.scans(limit), f"staged_{uuid.uuid4().hex}") as (name, columns):
-            return self._write(cursor, f"SELECT {sql.renamed(columns)} FROM {name}", path, columns, policy, size)
+            select = f"SELECT {sql.renamed(columns)} FROM {name}"
+            return self._write(cursor, select, path, columns, policy, size, by_arrow=by_arrow)
+
+    def _rows_of(self, piece: Slice) -> int:
+        return self._row_group_rows(piece.rows, piece.size_bytes)
 
     def _row_group_rows(self, rows: int, size_bytes: int) -> int:
         return sql.row_group_rows(rows, size_bytes, self._views.columns, self._worker_memory_bytes // self._threads)
@@ -362,9 +382,12 @@ class DuckDBRewriteEngine:
         path: str,
         columns: tuple[Column, ...],
         policy: CompactionPolicy,
-        row_group_size: int,
+        size: int,
+        *,
+        by_arrow: bool = False,
     ) -> int:
-        return write_rows(cursor, select, path, columns, codec=policy.compression_codec, row_group_size=row_group_size)
+        codec = policy.compression_codec
+        return write_rows(cursor, select, path, columns, codec=codec, row_group_size=size, by_arrow=by_arrow)
 
     def write_sorted(self, rewrite: GroupRewrite, policy: CompactionPolicy) -> None:
         """Sort one group into a temporary table, which spills, then write contiguous ranges of it."""

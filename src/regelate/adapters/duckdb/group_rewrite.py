@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from regelate.core.planning.plan import FileGroup
+from regelate.core.running.parts import Spliced
 from regelate.core.running.rewrite import NewDataFile, OutputTarget, RewriteResult
 from regelate.core.running.slices import Slice
 from regelate.core.table.table import FileScanTask
@@ -28,6 +29,7 @@ class GroupRewrite:
     reserved: list[str] = field(default_factory=list)
     assemblies: list[Assembly] = field(default_factory=list)
     rows_deleted: int = 0
+    spliced: list[int] = field(default_factory=list)
     fault: Exception | None = None
 
     def spoil(self, fault: Exception) -> None:
@@ -41,29 +43,46 @@ class GroupRewrite:
     @property
     def result(self) -> RewriteResult:
         added = tuple(sorted(self.added, key=lambda f: self.reserved.index(f.path)))
-        return RewriteResult(group=self.group, added=added, rows_deleted=self.rows_deleted)
+        return RewriteResult(
+            group=self.group, added=added, rows_deleted=self.rows_deleted, spliced_bytes=sum(self.spliced)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A slice that is recoded into a file of its own, for an output that has more in it."""
+
+    slice: Slice
+    path: str
+    by_arrow: bool = False
 
 
 @dataclass(kw_only=True)
 class Assembly:
-    """An output that is written in pieces, each a file of its own: the last of them to be ready puts all together."""
+    """An output that is joined from pieces, each a file of its own, and row groups of the inputs: the last of the
+    pieces to be ready puts all together."""
 
     whole: Slice
     target: OutputTarget
-    pieces: Sequence[str]
-    ready: set[int] = field(default_factory=set)
+    sources: Sequence[Piece | Spliced]
+    spliced_bytes: int = 0
+    ready: set[str] = field(default_factory=set)
     is_spent: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def completes(self, number: int) -> bool:
-        """Say whether a piece that is ready now is the last."""
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        return tuple(source for source in self.sources if isinstance(source, Piece))
+
+    def completes(self, piece: Piece | None) -> bool:
+        """Say whether a piece that is ready now is the last; None where there is none to wait for."""
         with self.lock:
-            self.ready.add(number)
+            self.ready |= {piece.path} if piece is not None else set()
             return len(self.ready) == len(self.pieces)
 
     def discard(self) -> None:
         for piece in self.pieces:
-            Path(piece).unlink(missing_ok=True)
+            Path(piece.path).unlink(missing_ok=True)
 
 
 Call = Callable[[], None]

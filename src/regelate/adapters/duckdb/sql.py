@@ -206,9 +206,12 @@ def row_group_rows(part_rows: int, part_bytes: int, columns: Sequence[Column], t
 
 
 def even_row_groups(rows: int, most: int) -> int:
-    """Return the rows of each row group where `rows` make several of at most about `most` each, none much smaller."""
+    """Return the rows of each row group where `rows` make several of at most about `most` each, none much smaller.
+
+    Where they make one alone it may have `most`: with 2,048, several threads make a row group of each file.
+    """
     count = -(-rows // most)
-    return max(-(-rows // max(count, 1) // 2048), 1) * 2048
+    return most if count < 2 else -(-rows // count // 2048) * 2048
 
 
 def _width(column: Column) -> int:

@@ -16,6 +16,7 @@ TYPE, TYPE_LENGTH, REPETITION, NAME, CHILDREN, CONVERTED, SCALE, PRECISION, FIEL
 """Fields of a SchemaElement (parquet.thrift)."""
 BOOLEAN, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED = range(8)
 """Physical types."""
+UNKNOWN = -2
 REPEATED = 2
 ROOT = b"table"
 _PHYSICAL = {
@@ -113,15 +114,20 @@ class _Annotation:
 
 
 def _check_primitive(element: Struct, column: Column) -> None:
-    wanted = _PHYSICAL.get(column.type.partition("[")[0])
+    wanted = physical_type(column.type)
     length = None
-    if column.type.startswith("decimal"):
-        precision, _ = _digits(column.type)
-        wanted = INT32 if precision <= _IN_INT32 else INT64 if precision <= _IN_INT64 else FIXED
-    elif wanted == FIXED:
+    if wanted == FIXED and not column.type.startswith("decimal"):
         length = 16 if column.type == "uuid" else int(column.type[6:-1])
     if element.whole(TYPE) != wanted or (length is not None and element.whole(TYPE_LENGTH) != length):
         raise Malformed(f"its column {_name(element)!r} is not stored as {column.type}")
+
+
+def physical_type(type_text: str) -> int:
+    """Return the physical type that a primitive column is stored in; UNKNOWN for one that is not known here."""
+    if type_text.startswith("decimal"):
+        precision, _ = digits(type_text)
+        return INT32 if precision <= _IN_INT32 else INT64 if precision <= _IN_INT64 else FIXED
+    return _PHYSICAL.get(type_text.partition("[")[0], UNKNOWN)
 
 
 def _describe(element: Struct, column: Column, name: bytes) -> None:
@@ -133,7 +139,7 @@ def _describe(element: Struct, column: Column, name: bytes) -> None:
     element.drop(CONVERTED, SCALE, PRECISION, LOGICAL)
     kind = column.type.partition("(")[0]
     if kind == "decimal":
-        precision, scale = _digits(column.type)
+        precision, scale = digits(column.type)
         element.put(SCALE, I32, scale)
         element.put(PRECISION, I32, precision)
     if kind in _CONVERTED:
@@ -145,7 +151,7 @@ def _describe(element: Struct, column: Column, name: bytes) -> None:
 def _parameters(type_text: str) -> Struct:
     """Return what a logical type says beside its name."""
     if type_text.startswith("decimal"):
-        precision, scale = _digits(type_text)
+        precision, scale = digits(type_text)
         return Struct({1: (I32, scale), 2: (I32, precision)})
     if type_text.startswith("time"):
         unit = Struct({_MICROS: (STRUCT, Struct())})
@@ -153,7 +159,8 @@ def _parameters(type_text: str) -> Struct:
     return Struct()
 
 
-def _digits(type_text: str) -> tuple[int, int]:
+def digits(type_text: str) -> tuple[int, int]:
+    """Return precision and scale of a decimal."""
     precision, scale = type_text.removeprefix("decimal(").removesuffix(")").split(",")
     return int(precision), int(scale)
 

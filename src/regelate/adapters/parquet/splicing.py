@@ -1,124 +1,211 @@
-"""Joins Parquet files of one shape into one: row groups follow each other as they are, and only the footer is new.
+"""Joins row groups of several Parquet files into one file: their pages byte for byte, under a footer made anew.
 
-Pages, dictionaries and bloom filters move by as many bytes as lie before their file's own. Page indexes hold places in
-their file, and are left out.
+Column chunks move; what their metadata says of pages and values comes along. Page indexes hold places, and do not. What
+was written is read back and held against what it was made from before anybody else sees it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from regelate.adapters.parquet.footer import COLUMNS, MAGIC, META_DATA, ROW_GROUPS, Footer, ended, read_footer
-from regelate.adapters.parquet.thrift import BITS, I16, I64, LIST, STRUCT, Items, Malformed, Struct
-from regelate.adapters.parquet.thrift_reader import decode
+from regelate import __version__
+from regelate.adapters.parquet.annotations import annotate
+from regelate.adapters.parquet.chunks import STATISTICS, Chunk, placed
+from regelate.adapters.parquet.footer import COLUMNS, MAGIC, ROW_GROUPS, ended
+from regelate.adapters.parquet.inputs import (
+    COLUMN_ORDERS,
+    CREATED_BY,
+    GROUP_ROWS,
+    NUM_ROWS,
+    SCHEMA,
+    VERSION,
+    Group,
+    ParquetFile,
+    leaves_of,
+    read_file,
+    type_orders,
+)
+from regelate.adapters.parquet.pages import COPY_BYTES, checksum, read_all
+from regelate.adapters.parquet.shape import Shape, arrow_shape, duckdb_shape
+from regelate.adapters.parquet.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Items, Malformed, Raw, Struct
 from regelate.adapters.parquet.thrift_writer import encode
+from regelate.core.planning.splicing import RowGroup, StoredFile
+from regelate.core.running.parts import Source
+from regelate.core.table.schema import Column
+from regelate.errors import InvariantViolated
 
-NUM_ROWS = 3
-"""A field of FileMetaData. Of a RowGroup:"""
-GROUP_ROWS, GROUP_OFFSET, ORDINAL = 3, 5, 7
-CHUNK_OFFSET, PAGE_INDEX = 2, (4, 5, 6, 7)
-"""Fields of a ColumnChunk; and of its metadata:"""
-SIZE, DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, BLOOM_FILTER = 7, 9, 10, 11, 14
+log = logging.getLogger(__name__)
+TOTAL_BYTES, GROUP_OFFSET, TOTAL_COMPRESSED, ORDINAL = 2, 5, 6, 7
+"""Fields of a RowGroup."""
 MAX_ORDINAL = 2**15 - 1
-COPY_BYTES = 8 * 1024 * 1024
+WRITER = f"regelate version {__version__}".encode()
+"""Who wrote a file of which several writers wrote the row groups."""
+MAX_CHUNKS = 100_000
+"""Of one output: what reads its footer holds all of them."""
+Content = tuple[int, tuple[tuple[int, int, int, bytes], ...]]
+"""A row group: its rows, and of each column size, values, the CRC-32 of its bytes, and its statistics."""
 
 
-def splice(pieces: Sequence[str], target: str) -> bool:
-    """Join local files into a new one, in their order; False, and nothing is done, where they cannot be one.
+class ParquetSplicer:
+    """Implements Splicer for one table's columns."""
 
-    They can where their footers say the same of everything but rows: schema, writer, keys and values. Each piece is
-    deleted once it is copied, so that the disk holds one of them twice at most; half a file is not left behind. Errors:
-    Malformed for what is no Parquet file, or points outside of itself.
-    """
-    footers = [_footer(piece) for piece in pieces]
-    shape = _shape(footers[0][1])
-    if any(_shape(other) != shape for _, other in footers[1:]):
-        return False
-    try:
-        _join(pieces, footers, target)
-    except BaseException:  # on a full disk, half a file is in the way of the next attempt
-        Path(target).unlink(missing_ok=True)
-        raise
-    return True
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._columns = columns
+        self.by_duckdb, self.by_arrow = duckdb_shape(columns), arrow_shape(columns)
+
+    def look(self, path: str) -> StoredFile:
+        """Return what the footer of a local file says of its row groups; a doubt for whatever is wrong with it."""
+        try:
+            with Path(path).open("rb") as file:
+                found = read_file(file, self._columns)
+        except (Malformed, OSError) as error:
+            return StoredFile(doubt=str(error))
+        groups = (
+            RowGroup(
+                rows=group.rows, size_bytes=group.size_bytes, codecs=frozenset(chunk.codec for chunk in group.chunks)
+            )
+            for group in found.groups
+        )
+        return StoredFile(shape=found.shape, groups=tuple(groups))
+
+    def join(self, sources: Sequence[Source], target: str) -> bool:
+        """Join local files into a new one, in their order; False where they cannot be one after all.
+
+        Each piece is deleted once it is copied, so that the disk holds one of them twice at most; half a file is not
+        left behind. Errors: InvariantViolated SPLICE_DISAGREES where what was written is not what it was made from.
+        """
+        try:
+            wanted = [content for source in sources for content in self._contents(source)]
+            shapes = {self._shape(source) for source in sources}
+            if len(shapes) > 1 or sum(len(columns) for _, columns in wanted) > MAX_CHUNKS:
+                return False
+            self._write(sources, Path(target))
+        except (Malformed, FileNotFoundError) as error:
+            log.warning("what was to be spliced is recoded: %s", error)
+            Path(target).unlink(missing_ok=True)
+            return False
+        except BaseException:  # on a full disk, half a file is in the way of the next attempt
+            Path(target).unlink(missing_ok=True)
+            raise
+        self._prove(target, wanted)
+        return True
+
+    def _shape(self, source: Source) -> Shape:
+        with Path(source.path).open("rb") as file:
+            return read_file(file, self._columns, own=source.numbers is None).shape
+
+    def _contents(self, source: Source) -> Iterator[Content]:
+        with Path(source.path).open("rb") as file:
+            found = read_file(file, self._columns, own=source.numbers is None)
+            for group in _chosen(found, source):
+                yield _content(file, group)
+
+    def _prove(self, target: str, wanted: Sequence[Content]) -> None:
+        """Hold a file against the row groups that it was made from. Errors: InvariantViolated SPLICE_DISAGREES."""
+        whole = Source(path=target)
+        try:
+            found = list(self._contents(whole))
+        except Malformed as error:
+            found = []
+            log.error("%s, as it was spliced, cannot be read: %s", target, error)
+        if found != list(wanted):
+            Path(target).unlink(missing_ok=True)
+            raise InvariantViolated(
+                "SPLICE_DISAGREES",
+                f"{Path(target).name}: the row groups that were written are not those that were read; nothing of "
+                "it was committed; use splice: never",
+            )
+
+    def _write(self, sources: Sequence[Source], target: Path) -> None:
+        elements: list[Struct] = []
+        groups: list[Raw] = []
+        writers: set[bytes] = set()
+        paths: tuple[tuple[bytes, ...], ...] = ()
+        rows, version = 0, 1
+        with target.open("wb") as sink:
+            sink.write(MAGIC)
+            for source in sources:
+                with Path(source.path).open("rb") as file:
+                    found = read_file(file, self._columns, own=source.numbers is None)
+                    if not elements:
+                        elements += found.elements
+                        annotate(elements, self._columns)
+                        paths = tuple(leaf.path for leaf in leaves_of(elements))
+                    writers.add(found.created_by)
+                    version = max(version, found.version)
+                    chosen = _chosen(found, source)
+                    copied = _whole if source.numbers is None else _chunk_by_chunk
+                    for group, places in zip(chosen, copied(file, sink, found, chosen), strict=True):
+                        groups.append(Raw(encode(_row_group(group, places, paths, len(groups)))))
+                        rows += group.rows
+                if source.numbers is None:
+                    Path(source.path).unlink()
+            created_by = writers.pop() if len(writers) == 1 else WRITER
+            footer = Struct({
+                VERSION: (I32, version),
+                SCHEMA: (LIST, Items(STRUCT, list(elements))),
+                NUM_ROWS: (I64, rows),
+                ROW_GROUPS: (LIST, Items(STRUCT, list(groups))),
+                CREATED_BY: (BINARY, created_by),
+                COLUMN_ORDERS: (LIST, type_orders(len(paths))),
+            })  # fmt: skip
+            sink.write(ended(encode(footer)))
 
 
-def _join(pieces: Sequence[str], footers: Sequence[tuple[Footer, Struct]], target: str) -> None:
-    joined = footers[0][1]
-    groups: list[Struct] = []
-    rows = 0
-    with Path(target).open("wb") as sink:
-        sink.write(MAGIC)
-        for piece, (place, footer) in zip(pieces, footers, strict=True):
-            shift = sink.tell() - len(MAGIC)
-            for group in footer.structs(ROW_GROUPS):
-                if own := group.whole(GROUP_ROWS):
-                    rows += own
-                    groups.append(_moved(group, shift, place.start, len(groups)))
-            with Path(piece).open("rb") as source:
-                source.seek(len(MAGIC))
-                _copy(source, sink, place.start - len(MAGIC))
-            Path(piece).unlink()
-        joined.put(NUM_ROWS, I64, rows)
-        joined.put(ROW_GROUPS, LIST, Items(STRUCT, list(groups)))
-        sink.write(ended(encode(joined)))
+def _chosen(found: ParquetFile, source: Source) -> list[Group]:
+    """Return the row groups of a source, without those that have no rows. Errors: Malformed for one that is gone."""
+    numbers = range(len(found.groups)) if source.numbers is None else source.numbers
+    if any(number >= len(found.groups) for number in numbers):
+        raise Malformed(f"{source.path} has other row groups than before")
+    return [found.groups[number] for number in numbers if found.groups[number].rows]
 
 
-def _footer(path: str) -> tuple[Footer, Struct]:
-    with Path(path).open("rb") as file:
-        found = read_footer(file)
-    return found, decode(found.data)
+def _content(file: BinaryIO, group: Group) -> Content:
+    columns = tuple(
+        (chunk.size, chunk.values, checksum(file, chunk), encode(chunk.meta.struct(STATISTICS) or Struct()))
+        for chunk in group.chunks
+    )
+    return group.rows, columns
 
 
-def _shape(footer: Struct) -> bytes:
-    """Everything that a footer says but for its rows."""
-    return encode(Struct({number: field for number, field in footer.items() if number not in (NUM_ROWS, ROW_GROUPS)}))
+def _whole(file: BinaryIO, sink: BinaryIO, found: ParquetFile, groups: Sequence[Group]) -> list[list[int]]:
+    """Copy all that lies before the footer, bloom filters too; return where each chunk is now."""
+    shift = sink.tell() - len(MAGIC)
+    _copy(file, sink, len(MAGIC), found.end - len(MAGIC))
+    return [[chunk.start + shift for chunk in group.chunks] for group in groups]
 
 
-def _moved(group: Struct, shift: int, end: int, ordinal: int) -> Struct:
-    """Return a row group with its places moved; `end`: where the footer of its file begins, before which they all
-    lie."""
-    if group.whole(GROUP_OFFSET):
-        _move(group, GROUP_OFFSET, shift, end)
-    if ordinal > MAX_ORDINAL:
-        group.drop(ORDINAL)
-    elif ORDINAL in group:
-        group.put(ORDINAL, I16, ordinal)
-    for chunk in group.structs(COLUMNS):
-        meta = chunk.struct(META_DATA)
-        if meta is None:
-            raise Malformed("a column's metadata lies elsewhere")
-        _check_inside(meta, end)
-        for number in (DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, BLOOM_FILTER):
-            _move(meta, number, shift, end)
-        _move(chunk, CHUNK_OFFSET, shift, end)
-        chunk.drop(*PAGE_INDEX)
-    return group
+def _chunk_by_chunk(file: BinaryIO, sink: BinaryIO, found: ParquetFile, groups: Sequence[Group]) -> list[list[int]]:
+    return [[_copied(file, sink, chunk) for chunk in group.chunks] for group in groups]
 
 
-def _check_inside(meta: Struct, end: int) -> None:
-    """Refuse a column chunk whose pages would lie in the next file's. Errors: Malformed."""
-    first = min(meta.whole(DATA_PAGE) or 0, meta.whole(DICTIONARY_PAGE) or end)
-    if first < len(MAGIC) or first + (meta.whole(SIZE) or 0) > end:
-        raise Malformed(f"a column chunk at byte {first} does not lie within its file")
+def _copied(file: BinaryIO, sink: BinaryIO, chunk: Chunk) -> int:
+    at = sink.tell()
+    _copy(file, sink, chunk.start, chunk.size)
+    return at
 
 
-def _move(struct: Struct, number: int, shift: int, end: int) -> None:
-    """Move a place; 0, as some writers say, is none."""
-    at = struct.whole(number)
-    if not at:
-        return
-    if not len(MAGIC) <= at < end:
-        raise Malformed(f"a place at byte {at} does not lie within its file")
-    kind, _ = struct[number]
-    struct[number] = (kind if kind in BITS else I64, at + shift)
-
-
-def _copy(source: BinaryIO, sink: BinaryIO, size: int) -> None:
+def _copy(file: BinaryIO, sink: BinaryIO, start: int, size: int) -> None:
+    file.seek(start)
     while size:
-        piece = source.read(min(size, COPY_BYTES))
-        if not piece:
-            raise Malformed("it became shorter while it was read")
-        sink.write(piece)
-        size -= len(piece)
+        data = read_all(file, min(size, COPY_BYTES))
+        sink.write(data)
+        size -= len(data)
+
+
+def _row_group(group: Group, places: Sequence[int], paths: Sequence[Sequence[bytes]], ordinal: int) -> Struct:
+    """Return a row group whose chunks lie at other places. Ordinals have 16 bits: later row groups have none."""
+    chunks = [placed(chunk, at, path) for chunk, at, path in zip(group.chunks, places, paths, strict=True)]
+    made = Struct({
+        COLUMNS: (LIST, Items(STRUCT, list(chunks))),
+        TOTAL_BYTES: (I64, sum(chunk.uncompressed for chunk in group.chunks)),
+        GROUP_ROWS: (I64, group.rows),
+        GROUP_OFFSET: (I64, min(places)),
+        TOTAL_COMPRESSED: (I64, group.size_bytes),
+    })  # fmt: skip
+    if ordinal <= MAX_ORDINAL:
+        made[ORDINAL] = (I16, ordinal)
+    return made

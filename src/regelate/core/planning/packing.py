@@ -11,6 +11,7 @@ from itertools import accumulate, pairwise
 from typing import TypeVar
 
 from regelate.core.planning.selection import Reason
+from regelate.core.planning.splicing import Fate
 from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.table.table import FileScanTask
 from regelate.core.values import dataclass
@@ -31,12 +32,17 @@ scans, so memory is bounded.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One selected file, what it is likely to weigh after the rewrite, and whether it is work even when alone."""
+    """One selected file, what it is likely to weigh after the rewrite, and whether it is work even when alone.
+
+    `size_ratio`: what recoding is expected to make of a byte of it; `likely_fate`: whether it is recoded at all.
+    """
 
     task: FileScanTask
     reason: Reason
     predicted_bytes: int
     required: bool
+    size_ratio: float = 1.0
+    likely_fate: Fate = Fate.NOT_HERE
 
     @property
     def size_bytes(self) -> int:

@@ -20,6 +20,7 @@ from regelate.core.planning.selection import (
     takes,
     unmatched,
 )
+from regelate.core.planning.splicing import Fate
 from regelate.core.planning.tiers import small_end
 from regelate.core.policy.policy import CompactionPolicy, JobOrder, digest
 from regelate.core.table.table import FileScanTask, Partition, PartitionTotals, TableSnapshot
@@ -51,6 +52,10 @@ class FileGroup:
     expected_output_files: int
     expected_output_bytes: int = 0
     reasons: tuple[tuple[Reason, int], ...] = ()
+    size_ratios: tuple[float, ...] = ()
+    """What recoding is expected to make of a byte of each file; none where nothing is expected."""
+    spliced_bytes: int = 0
+    """Of files that are copied as they are, as far as their manifests tell: their footers have the last word."""
 
     def __post_init__(self) -> None:
         if not self.tasks:
@@ -180,6 +185,11 @@ class CompactionPlan:
     @property
     def size_bytes(self) -> int:
         return sum(g.size_bytes for g in self.groups)
+
+    @property
+    def spliced_bytes(self) -> int:
+        """Of files that are copied and not recoded, as far as the manifests tell."""
+        return sum(g.spliced_bytes for g in self.groups)
 
     @property
     def rows(self) -> int:
@@ -401,6 +411,8 @@ def _group(index: int, group: Sequence[Candidate], policy: CompactionPolicy) -> 
         expected_output_files=files,
         expected_output_bytes=predicted(group),
         reasons=tuple((reason, counts[reason]) for reason in Reason if counts[reason]),
+        size_ratios=tuple(c.size_ratio for c in group),
+        spliced_bytes=sum(c.size_bytes for c in group if c.likely_fate is Fate.SPLICED),
     )
 
 

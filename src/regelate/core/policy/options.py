@@ -29,6 +29,7 @@ from regelate.core.policy.policy import (
     JobOrder,
     Selection,
     SortField,
+    Splice,
     Strategy,
     Verify,
     layered,
@@ -98,6 +99,7 @@ AUTOMATIC = CompactRequest(selection=Selection.SIZE_TIERED.value)
 """What is asked where nobody asks: by a WRITE to a table whose `auto` is async or sync."""
 
 _TARGET_OPTION = "target-file-size-bytes"
+SPLICE_OPTION = "splice"
 # Names and ranges: Iceberg's SizeBasedFileRewritePlanner and BinPackRewriteFilePlanner 1.10; where CompactionPolicy is
 # narrower (delete-file-threshold 0 would select every file), its range holds.
 ICEBERG_OPTIONS: Mapping[str, tuple[str, Reader]] = {
@@ -110,7 +112,9 @@ ICEBERG_OPTIONS: Mapping[str, tuple[str, Reader]] = {
     "delete-ratio-threshold": ("delete_ratio_threshold", ratio),
     "rewrite-all": ("rewrite_all", boolean),
     "rewrite-job-order": ("job_order", lambda name, value: choice(name, value, JobOrder)),
+    SPLICE_OPTION: ("splice", lambda name, value: choice(name, value, Splice)),
 }
+"""And one of ours."""
 _NOT_ON_TABLES = ("rewrite-all", "rewrite-job-order")
 TABLE_OPTIONS: Mapping[str, tuple[str, Reader]] = {
     **{name: option for name, option in ICEBERG_OPTIONS.items() if name not in _NOT_ON_TABLES},

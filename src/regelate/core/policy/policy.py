@@ -53,6 +53,16 @@ class Verify(StrEnum):
     """And the content: a fingerprint of the rows read, and one of the outputs as another reader reads them back."""
 
 
+class Splice(StrEnum):
+    """Whether row groups of inputs may be copied into an output as they are."""
+
+    AUTO = "auto"
+    """Those that are large enough, where writing them anew would not make them much smaller."""
+    NEVER = "never"
+    ALWAYS = "always"
+    """Small ones too; what would be wrong in the output is recoded all the same."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortField:
     column: str
@@ -88,6 +98,7 @@ class CompactionPolicy:
     quiet_window_seconds: int = 3600
     now_ms: int = 0
     compression_codec: str = "zstd"
+    splice: Splice = Splice.AUTO
 
     def __post_init__(self) -> None:
         low, target, high = self.min_file_size_bytes, self.target_file_size_bytes, self.max_file_size_bytes

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from regelate.core.engines import COST_HERE
 from regelate.core.planning.plan import FileGroup
+from regelate.core.table.storage import is_remote
 
 LEAST_RESERVE_SECONDS = 2.0
 MOST_RESERVE_SECONDS = 60.0
@@ -37,7 +38,17 @@ def correction(estimated_seconds: float, measured_seconds: float) -> float:
 
 def group_seconds(group: FileGroup, threads: int) -> float:
     """Return the cautious estimate for one group."""
-    return COST_HERE.seconds_per_group + COST_HERE.seconds(group.size_bytes, len(group.tasks), threads=threads)
+    return COST_HERE.seconds_per_group + COST_HERE.seconds(
+        group.size_bytes, len(group.tasks), threads=threads, spliced_bytes=spliced_here(group)
+    )
+
+
+def spliced_here(group: FileGroup) -> int:
+    """Return how many bytes of a group are sure to be on this machine, and so likely to be spliced.
+
+    Of a remote file it is not known before whether there is room for a copy: it is reckoned to be recoded.
+    """
+    return 0 if is_remote(group.tasks[0].data_file.path) else group.spliced_bytes
 
 
 def batch_limit(wanted_seconds: float, seconds_left: float | None, *, measured: bool) -> float:

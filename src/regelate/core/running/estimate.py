@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from regelate.core.engines import COST_HERE, HERE, LAMBDA, OBJECT_STORE
 from regelate.core.planning.plan import CompactionPlan
 from regelate.core.policy.policy import MB, PlacementPolicy
+from regelate.core.running.batches import spliced_here
 from regelate.core.running.placement import parallelism
 from regelate.core.table.storage import is_remote
 from regelate.core.table.table import DeleteFile
@@ -68,7 +69,11 @@ def estimate(plan: CompactionPlan, placement: PlacementPolicy, *, read_again: bo
     deletes = {delete.path: delete.size_bytes for delete in _deletes(plan)}
     reads, read = (2 if read_again else 1), plan.size_bytes + sum(deletes.values())
     written = sum(g.expected_output_bytes for g in plan.groups)
-    seconds = COST_HERE.seconds(plan.size_bytes, plan.files, threads=placement.threads) * reads if plan.groups else 0.0
+    spliced, threads = sum(spliced_here(group) for group in plan.groups), placement.threads
+    seconds = COST_HERE.seconds(plan.size_bytes, plan.files, threads=threads, spliced_bytes=spliced)
+    if read_again:  # whatever was spliced is decoded then
+        seconds += COST_HERE.seconds(plan.size_bytes, plan.files, threads=threads)
+    seconds = seconds if plan.groups else 0.0
     remote = any(is_remote(path) for g in plan.groups[:1] for path in g.paths)
     gets = puts = 0
     if remote:

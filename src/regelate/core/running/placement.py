@@ -7,6 +7,7 @@ from enum import StrEnum
 from regelate.core.engines import COST_HERE
 from regelate.core.planning.plan import CompactionPlan
 from regelate.core.policy.policy import GB, MB, CompactionPolicy, PlacementPolicy, Strategy
+from regelate.core.running.batches import spliced_here
 from regelate.core.values import dataclass
 
 
@@ -48,7 +49,8 @@ class Placement:
 
 def place(plan: CompactionPlan, policy: PlacementPolicy) -> Placement:
     """Judge a plan by its bytes and its estimated seconds: it runs in this process, or is refused with advice."""
-    seconds = COST_HERE.seconds(plan.size_bytes, plan.files, threads=policy.threads)
+    spliced = sum(spliced_here(group) for group in plan.groups)
+    seconds = COST_HERE.seconds(plan.size_bytes, plan.files, threads=policy.threads, spliced_bytes=spliced)
     reason, explanation = PlacementReason.IN_PROCESS, ""
     if plan.size_bytes > policy.max_in_process_bytes:
         size, limit = plan.size_bytes / GB, policy.max_in_process_bytes / GB

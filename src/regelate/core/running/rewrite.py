@@ -26,6 +26,10 @@ class NewDataFile:
     split_offsets: tuple[int, ...] = field(default=(), repr=False)
     sort_order_id: int | None = None
 
+    @property
+    def row_groups(self) -> int:
+        return max(len(self.split_offsets), 1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputTarget:
@@ -41,12 +45,14 @@ class RewriteResult:
     """What one attempt at one group did.
 
     `rows_read`: rows of the inputs by their own footers' count through the manifests. `rows_deleted`: counted
-    INDEPENDENTLY of the read that produced the outputs. `rows_written`: sum over the outputs' footers.
+    INDEPENDENTLY of the read that produced the outputs. `rows_written`: sum over the outputs' footers. `spliced_bytes`:
+    of the outputs' row groups that were copied and not recoded.
     """
 
     group: FileGroup
     added: tuple[NewDataFile, ...]
     rows_deleted: int
+    spliced_bytes: int = 0
 
     @property
     def rows_read(self) -> int:

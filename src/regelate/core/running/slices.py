@@ -8,14 +8,12 @@ from dataclasses import replace
 from itertools import accumulate, pairwise
 
 from regelate.core.planning.plan import FileGroup
+from regelate.core.planning.splicing import is_small
 from regelate.core.table.table import FileScanTask
 from regelate.core.values import dataclass
 
 BORDER_TOLERANCE = 0.1
 """A cut moves to the nearest file border when that changes the output's size by at most this share of it."""
-
-WHOLE_ROWS, WHOLE_BYTES = 100_000, 8 * 1024 * 1024
-"""A row group of as many rows, or bytes, reads as fast as a larger one; many smaller ones take up to twice as long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +46,11 @@ class Slice:
         tail = self.tasks[-1].data_file.record_count
         return whole - self.first_row - (0 if self.end_row is None else tail - self.end_row)
 
+    def size_ratio(self, index: int) -> float:
+        """Return what recoding is expected to make of a byte of one of its files."""
+        ratios = self.group.size_ratios
+        return ratios[self.first_task + index] if ratios else 1.0
+
     def parted(self, count: int) -> tuple[Slice | None, Slice | None]:
         """Return its part in the first `count` files of the group, and its part in the others."""
         at = min(max(count - self.first_task, 0), len(self.tasks))
@@ -65,7 +68,7 @@ class Slice:
         least = -(-len(self.tasks) // max_files)
         for count in range(max(least, wanted), max(least, 2) - 1, -1):
             found = self.scans(-(-len(self.tasks) // count))
-            if all(part.rows >= WHOLE_ROWS or part.size_bytes >= WHOLE_BYTES for part in found):
+            if not any(is_small(part.rows, part.size_bytes) for part in found):
                 return found
         return (self,)
 
@@ -173,8 +176,12 @@ def halves(group: FileGroup, first_index: int) -> tuple[FileGroup, ...]:
         replace(
             group,
             index=first_index + number,
-            tasks=tasks,
-            expected_output_files=max(1, round(group.expected_output_files * len(tasks) / len(group.tasks))),
+            tasks=group.tasks[half],
+            size_ratios=group.size_ratios[half],
+            spliced_bytes=round(group.spliced_bytes * len(group.tasks[half]) / len(group.tasks)),
+            expected_output_files=max(
+                1, round(group.expected_output_files * len(group.tasks[half]) / len(group.tasks))
+            ),
         )
-        for number, tasks in enumerate((group.tasks[:middle], group.tasks[middle:]))
+        for number, half in enumerate((slice(middle), slice(middle, None)))
     )

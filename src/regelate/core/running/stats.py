@@ -37,9 +37,10 @@ class CompactionStats:
 
     `files_before` / `files_after` and `bytes_*`: live data files of the whole table at the plan and after the commit,
     so files_after = files_before - files_removed + files_added + what others did meanwhile. `bytes_saved`: inputs less
-    outputs; negative where they grew. `rows`: rows written. `small_files_remaining`: candidates left. `bytes_freed`:
-    deleted for good; `bytes_quarantined`: to be deleted from `deletable_at` (ISO 8601) on, until then `undo_id` brings
-    the expired snapshots back.
+    outputs; negative where they grew. `bytes_spliced`: of them copied and not recoded. `row_groups_*`: of the inputs
+    and of what became of them; None where nobody counts them. `rows`: rows written. `small_files_remaining`:
+    candidates left. `bytes_freed`: deleted for good; `bytes_quarantined`: to be deleted from `deletable_at` (ISO
+    8601) on, until then `undo_id` brings the expired snapshots back.
     """
 
     files_before: int
@@ -50,6 +51,9 @@ class CompactionStats:
     bytes_before: int
     bytes_after: int
     bytes_saved: int
+    bytes_spliced: int = 0
+    row_groups_before: int | None = None
+    row_groups_after: int | None = None
     snapshots_expired: int = 0
     compaction_time_ms: float
     small_files_remaining: int
@@ -104,6 +108,7 @@ def summarise(
     dropped_groups: int,
     seconds: PhaseSeconds,
     engine: str = HERE.value,
+    row_groups_before: int | None = None,
     delete_files_removed: int = 0,
     snapshots_expired: int = 0,
     bytes_freed: int = 0,
@@ -118,18 +123,20 @@ def summarise(
     """
     compacted = sum(len(r.group.tasks) for r in landed)
     bytes_in = sum(r.group.size_bytes for r in landed)
-    bytes_out = sum(r.bytes_written for r in landed)
-    sizes = [f.size_bytes for r in landed for f in r.added]
-    again = sum(is_small(size, policy) or size > policy.max_file_size_bytes for size in sizes)
+    added = [f for r in landed for f in r.added]
+    again = sum(is_small(f.size_bytes, policy) or f.size_bytes > policy.max_file_size_bytes for f in added)
     return CompactionStats(
         files_before=before.file_count,
         files_after=files_after,
         files_compacted=compacted,
         files_removed=compacted,
-        files_added=len(sizes),
+        files_added=len(added),
         bytes_before=before.size_bytes,
         bytes_after=bytes_after,
-        bytes_saved=bytes_in - bytes_out,
+        bytes_saved=bytes_in - sum(r.bytes_written for r in landed),
+        bytes_spliced=sum(r.spliced_bytes for r in landed),
+        row_groups_before=row_groups_before,
+        row_groups_after=None if row_groups_before is None else sum(f.row_groups for f in added),
         snapshots_expired=snapshots_expired,
         compaction_time_ms=round(seconds.total * 1000, 2),
         small_files_remaining=len(before.candidates) - compacted + again,

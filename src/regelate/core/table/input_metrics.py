@@ -17,15 +17,17 @@ class InputMetrics:
     def __init__(self, column_types: Mapping[int, str]) -> None:
         self.column_types = column_types
         self.files = 0
+        self.row_groups = 0
         self._nulls = dict.fromkeys(column_types, 0)
         self._rows_of_unknown_nulls = dict.fromkeys(column_types, 0)
         self._lower: dict[int, bytes] = {}
         self._upper: dict[int, bytes] = {}
         self._unbounded: set[int] = set()
 
-    def add(self, metrics: ColumnMetrics | None, record_count: int) -> None:
+    def add(self, metrics: ColumnMetrics | None, record_count: int, row_groups: int = 1) -> None:
         """Take in one file; None for one whose metrics are not known."""
         self.files += 1
+        self.row_groups += row_groups
         if metrics is None:
             self._unbounded.update(self.column_types)
         for field_id, type_text in self.column_types.items():

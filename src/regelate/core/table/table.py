@@ -151,7 +151,9 @@ TOTAL_FILES, TOTAL_BYTES = "total-data-files", "total-files-size"
 RUN_ID = "regelate.run-id"
 PLAN_ID = "regelate.plan-id"
 REQUEST_DIGEST = "regelate.request-digest"
-"""Summary properties of the snapshots that this service commits: whose run it was, by which plan, for which request."""
+SPLICED_BYTES = "regelate.spliced-bytes"
+"""Summary properties of the snapshots that this service commits: whose run it was, by which plan, for which request;
+how many bytes of its files were copied and not recoded."""
 
 
 def told_total(summary: Mapping[str, str], name: str) -> int | None:

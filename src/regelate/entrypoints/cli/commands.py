@@ -183,6 +183,8 @@ def _planned(args: argparse.Namespace, told: Told[CompactAnswer]) -> int:
     else:
         what = f"{plural(found['files'], 'file')} ({size_text(found['bytes'])}, {plural(found['rows'], 'row')})"
         screen.say(f"{what} would become {plural(found['expected_output_files'], 'file')}.\n")
+        if found["bytes_spliced"]:
+            screen.say(f"Of them {size_text(found['bytes_spliced'])} would be copied as they are (splice).\n")
         screen.show(frames.plan_groups(found))
         if found["groups"] > len(found["file_groups"]):
             screen.say(f"... and {plural(found['groups'] - len(found['file_groups']), 'more group')}")

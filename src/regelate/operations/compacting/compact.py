@@ -19,7 +19,7 @@ from regelate.core.running.routing import Job, Refused, Route, nothing_fits, pla
 from regelate.core.running.stats import PhaseSeconds, summarise
 from regelate.core.table.deletes import dangling_after
 from regelate.core.table.head import Head
-from regelate.core.table.table import PLAN_ID, TableSnapshot, TableTotals, run_summary
+from regelate.core.table.table import PLAN_ID, SPLICED_BYTES, TableSnapshot, TableTotals, run_summary
 from regelate.errors import Conflict, InvariantViolated, NotAllowed, RegelateError, keeps_files
 from regelate.operations.committing.attempt import Attempted, attempt
 from regelate.operations.compacting.command import CompactCommand, CompactionTools, CompactOutcome
@@ -50,6 +50,8 @@ class _Run:
     them too, after the commit."""
     dropped: tuple[DroppedGroup, ...] = ()
     warnings: list[str] = field(default_factory=list)
+    row_groups: dict[int, int] = field(default_factory=dict)
+    """Of the inputs of each group that was rewritten."""
     stopped: Stop | None = None
 
 
@@ -211,6 +213,7 @@ def _rewritten(
                 whole = result.group.index in inputs  # half of a group that ran out of memory has its own number
                 known = inputs if whole else tools.reader.input_metrics(run.snapshot, [result.group])
                 verify_rewrite(result, known[result.group.index])
+                run.row_groups[result.group.index] = known[result.group.index].row_groups
                 if command.verify is Verify.STRICT:
                     verify_content(result, *tools.engine.fingerprints(result))
             except Exception as error:  # noqa: BLE001  what cannot be verified is not committed
@@ -263,10 +266,12 @@ def _committed(
 def _replace(command: CompactCommand, run: _Run, snapshot_id: int, landing: Sequence[RewriteResult]) -> SnapshotChange:
     base = run.snapshot
     tasks = [t for r in landing for t in r.group.tasks]
+    spliced = sum(r.spliced_bytes for r in landing)
     return SnapshotChange(
         operation="replace",
         snapshot_id=snapshot_id,
-        summary={**run_summary(command.run_id, command.request_digest), PLAN_ID: run.plan.plan_id},
+        summary={**run_summary(command.run_id, command.request_digest), PLAN_ID: run.plan.plan_id}
+        | ({SPLICED_BYTES: str(spliced)} if spliced else {}),
         added=tuple(f for r in landing for f in r.added),
         removed={t.data_file.path: t.data_file.manifest_path for t in tasks},
         removed_entries=len(tasks),
@@ -308,6 +313,7 @@ def _outcome(
         files_after=totals.files,
         bytes_after=totals.size_bytes,
         manifests_after=totals.manifests,
+        row_groups_before=sum(run.row_groups[r.group.index] for r in landed),
         delete_files_removed=len(change.dropped_delete_paths),
         commit_attempts=done.attempts,
         dropped_groups=len(run.dropped) + len(run.failed),

@@ -66,9 +66,13 @@ def plan_table(
 
 def _cut_by_size(groups: Sequence[FileGroup]) -> list[FileGroup]:
     """Return the groups that would be others if outputs came out smaller than inputs: those that become several files,
-    and those that a partition has several of, because one was thought right-sized already."""
+    and those that a partition has several of, because one was thought right-sized already.
+
+    What is copied comes out as large as it is: where nothing else is in a group, a probe tells nothing.
+    """
     of_partition = Counter(group.partition for group in groups)
-    return [g for g in groups if g.expected_output_files > 1 or of_partition[g.partition] > 1]
+    several = (g for g in groups if g.expected_output_files > 1 or of_partition[g.partition] > 1)
+    return [g for g in several if g.spliced_bytes < g.size_bytes]
 
 
 def left_to(job: Job, plan: CompactionPlan) -> CompactOutcome:

@@ -118,7 +118,8 @@ class SnapshotReader:
             for entry in self._manifests.entries(self._table.io, manifest):
                 group_metrics = of_files.get(entry.data_file.file_path)
                 if group_metrics is not None:
-                    group_metrics.add(column_metrics(entry), entry.data_file.record_count)
+                    file = entry.data_file
+                    group_metrics.add(column_metrics(entry), file.record_count, len(file.split_offsets or (0,)))
         return found
 
     def _classified(
