@@ -37,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup-spark setup-mcp demo demo-spark serve notebook lint test test-spark test-catalogs test-airflow test-mcp test-rie postman validate sim sim-mutations fleet-sim test-concurrency fuzz-filters corpus lost-delete attack bench bench-spark study dist golden index requirements clean
+.PHONY: help install setup-spark setup-mcp demo demo-spark serve notebook lint test test-spark test-catalogs test-airflow test-mcp test-rie postman validate sim sim-mutations fleet-sim test-concurrency fuzz-filters fuzz-splice corpus lost-delete attack bench bench-spark study dist golden index requirements clean
 
 ##@ Start
 
@@ -156,6 +156,9 @@ test-concurrency: install ## up to 20 processes on SQLite and on Iceberg's REST 
 
 fuzz-filters: setup-spark ## hold random filters of QUERY against Spark's WHERE: ROUNDS=20 of 160 each, from SEED=1 on
 	FUZZ_ROUNDS=$(or $(ROUNDS),20) FUZZ_SEED=$(or $(SEED),1) $(BIN)/python -m pytest tests/pipeline/test_filters.py -m spark $(PYTEST_ARGS)
+
+fuzz-splice: install ## mutated Parquet files through the splicing of row groups: COUNT=100000 from SEED=1
+	$(BIN)/python -m tests.adapters.mutated_files $(or $(COUNT),100000) $(or $(SEED),1)
 
 corpus: setup-spark ## fifty odd tables by Spark and Iceberg's writers: compacted, maintained, read by Spark again (CORPUS=name for one)
 	$(BIN)/python -m tests.external $(CORPUS)

@@ -26,6 +26,7 @@ from regelate.adapters.parquet.thrift_writer import encode
 from regelate.core.planning.splicing import StoredFile
 from regelate.core.running.parts import Source
 from regelate.errors import InvariantViolated
+from tests.adapters.mutated_files import fuzz
 from tests.support.writers import EVERY, WRITERS, by_duckdb, by_pyarrow, every, v2_pages
 
 GROUP = 2048
@@ -465,3 +466,12 @@ def test_a_fault_of_ours_in_the_joining_is_found_whether_pages_have_checksums_or
     with pytest.raises(InvariantViolated, match="SPLICE_DISAGREES"):
         ParquetSplicer(columns_of(schema)).join(sources, str(tmp_path / "whole.parquet"))
     assert not (tmp_path / "whole.parquet").exists()
+
+
+@pytest.mark.slow
+def test_of_mutated_files_none_becomes_other_rows_or_ends_a_reader() -> None:
+    """`python -m tests.adapters.mutated_files` does the same a hundred thousand times."""
+    found = fuzz(400, 7)
+    assert [what for what in found if what.startswith("FOUND")] == [], found
+    assert found["in doubt"] > 100
+    assert found["the very output of the file as it was"] > 10

@@ -170,27 +170,35 @@ def shown(spark: SparkSession, ways: Iterable[str], columns: Iterable[str]) -> d
 def test_every_promotion_and_evolution_after_a_rewrite_is_read_by_spark_vectorized_and_not(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`in_pieces`: an output whose row groups were written by themselves, and joined."""
+    """`in_pieces`: an output whose row groups were written by themselves, and joined; `spliced`: of row groups of the
+    inputs as they are; `mixed`: of such and one that was recoded."""
     rewrites: Mapping[str, Mapping[str, Any] | None] = {
         "written": None,
         "compacted": {"force": True},
         "sorted": {"force": True, "strategy": "sort", "sort_order": [{"column": "id", "direction": "desc"}]},
         "by_arrow": {"force": True},
         "in_pieces": {"force": True, "options": {"splice": "never"}},
+        "spliced": {"force": True, "options": {"splice": "always"}},
+        "mixed": {"force": True},
     }
     wanted: dict[str, list[dict[str, Any]]] = {}
     for way, request in rewrites.items():
         rows = [evolving(number, zero=0 if way == "by_arrow" else 0.5) for number in range(6)]
         table = lake.table(EVOLVING, ident=f"evolving.{way}")
-        for start in (0, 3):
-            lake.write(table, rows[start : start + 3])
+        middle = 5 if way == "mixed" else 3
+        for part in (rows[:middle], rows[middle:]):
+            lake.write(table, part)
         with monkeypatch.context() as limits:
             if way == "in_pieces":
                 limits.setattr(engine, "MIN_FILES_PER_SCAN", 1)
                 limits.setattr(engine, "MAX_FILES_PER_SCAN", 1)
                 limits.setattr(splicing, "WHOLE_ROWS", 1)
+            if way == "mixed":
+                limits.setattr(splicing, "WHOLE_ROWS", 3)
             if request is not None:
-                assert lake.compact(table, **request)["status"] == "COMPLETED"
+                answer = lake.compact(table, **request)
+                assert answer["status"] == "COMPLETED"
+                assert (answer["stats"]["bytes_spliced"] > 0) == (way in ("spliced", "mixed"))
         evolve(lake, f"evolving.{way}")
         wanted[way] = [evolved(row) for row in rows]
 
@@ -206,8 +214,9 @@ def test_every_promotion_and_evolution_after_a_rewrite_is_read_by_spark_vectoriz
         spark.conf.unset("spark.sql.iceberg.vectorization.enabled")
 
     check()
-    (joined,) = live_data_paths(lake.other_client().load_table("evolving.in_pieces"))
-    assert pq.read_metadata(local_path(joined)).num_row_groups == 2
+    for way in ("in_pieces", "spliced", "mixed"):
+        (joined,) = live_data_paths(lake.other_client().load_table(f"evolving.{way}"))
+        assert pq.read_metadata(local_path(joined)).num_row_groups == 2
     later = {"id": 9, "needed": None, "i": 2**40, "d9": "1234567890.25", "new": 1}
     for way, rows in wanted.items():
         lake.write(f"evolving.{way}", [later])
@@ -250,3 +259,50 @@ def test_iceberg_still_skips_row_groups_by_their_statistics(spark: SparkSession,
     decimal = spark._jvm.java.math.BigDecimal("5000.00")  # type: ignore[union-attr]
     for column, value in {"n n": 5000, "s": "005000", "d": decimal, "l": 5000}.items():
         assert row_groups_read(spark, "footers.pruned", path, column, value) == [False, False, True, False], column
+
+
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "uncompressed"])
+@pytest.mark.parametrize("pages", ["v1", "v2"])
+def test_row_groups_that_spark_wrote_are_copied_and_read_the_same_by_every_reader(
+    spark: SparkSession, lake: Lake, codec: str, pages: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With required columns, checksums and page indexes, as parquet-mr leaves them; the last file is recoded."""
+    monkeypatch.setattr(splicing, "WHOLE_ROWS", 300)
+    name = f"local.copied.{codec}_{pages}"
+
+    def unknown(value: str) -> str:
+        """Null now and then: Spark writes a column as required whose expression cannot be null."""
+        return f"IF(id % 7 = 0, NULL, {value})"
+
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS local.copied")
+    spark.sql(
+        f"CREATE TABLE {name} (id BIGINT NOT NULL, i INT, s STRING, d DECIMAL(9, 2), wide DECIMAL(30, 3), t TIMESTAMP, "
+        "local_t TIMESTAMP_NTZ, day DATE, li ARRAY<INT>, st STRUCT<a: INT, b: STRING>, ma MAP<STRING, DOUBLE>) "
+        f"USING iceberg TBLPROPERTIES ('write.parquet.compression-codec' = '{codec}', "
+        f"'write.parquet.page-version' = '{pages}', 'write.distribution-mode' = 'none')"
+    )
+    inner = f"named_struct('a', {unknown('int(id)')}, 'b', {unknown('string(id)')})"
+    values = ("int(id)", "concat('s', id % 9)", "id / 4", "id / 8", "timestamp_seconds(id)")
+    values += ("timestamp_ntz'2020-01-01 00:00:00'", "date_add(date'2020-01-01', int(id % 99))", "array(int(id), NULL)")
+    values += (inner, f"map('k', {unknown('double(id)')})")
+    for low, rows in ((0, 400), (1_000, 400), (2_000, 9)):
+        spark.sql(
+            f"INSERT INTO {name} SELECT id, {', '.join(map(unknown, values))} FROM range({low}, {low + rows}, 1, 1)"
+        )
+    table = lake.other_client().load_table(f"copied.{codec}_{pages}")
+    before = table.scan().to_arrow().sort_by("id").to_pylist(), _in_spark(spark, name)
+    answer = lake.compact(table, force=True, verify="strict")
+    assert answer["status"] == "COMPLETED"
+    assert answer["stats"]["bytes_spliced"] > 0
+    (path,) = live_data_paths(table.refresh())
+    assert [pq.read_metadata(local_path(path)).row_group(n).num_rows for n in range(3)] == [400, 400, 9]
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == before[0]
+    spark.sql(f"REFRESH TABLE {name}")
+    for vectorized in ("true", "false"):
+        spark.conf.set("spark.sql.iceberg.vectorization.enabled", vectorized)
+        assert _in_spark(spark, name) == before[1]
+    spark.conf.unset("spark.sql.iceberg.vectorization.enabled")
+
+
+def _in_spark(spark: SparkSession, name: str) -> list[str]:
+    return [repr(row.asDict(recursive=True)) for row in spark.sql(f"SELECT * FROM {name} ORDER BY id").collect()]
