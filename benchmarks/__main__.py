@@ -16,10 +16,12 @@ from typing import Any
 
 from benchmarks import spark
 from benchmarks.amplification import amplification
+from benchmarks.amplification_spark import amplification_spark
 from benchmarks.auto_write import auto_write
 from benchmarks.cold_start import measurements
 from benchmarks.fleet import fleet
 from benchmarks.lake import make_table, write_files
+from benchmarks.long_tail import long_tail
 from benchmarks.measuring import RESULTS, Lake, Promise, Question, interleaved, median, paired
 from benchmarks.metadata_memory import make_many
 from benchmarks.optimized_write import optimized_write
@@ -251,6 +253,8 @@ ON_SPARK: Mapping[str, Question] = {
     "spark_large": spark.large,
     "spark_many": spark.many,
     "spark_deletes": spark.deletes,
+    "amplification_spark": amplification_spark,
+    "long_tail": long_tail,
 }
 """Only by their names: they need pyspark (`make setup-spark`)."""
 
@@ -273,11 +277,17 @@ COLUMNS = (
     ("median peak MB", "peak_mb", ".0f"),
     ("files opened", "files_opened", ".0f"),
     ("row groups", "row_groups", ".0f"),
+    ("requests", "requests_made", ".0f"),
     ("files left", "output_files", ".0f"),
     ("MB left", "output_mb", ".1f"),
     ("bytes written / bytes of data", "amplification", ".2f"),
     ("most small files", "most", ".0f"),
     ("MB written", "written_mb", ".1f"),
+    ("MB rewritten", "rewritten_mb", ".1f"),
+    ("most files of a small partition", "small_most", ".0f"),
+    ("files of a large one", "large_files", ".1f"),
+    ("largest file, MB", "largest_mb", ".1f"),
+    ("MB spilled", "spilled_mb", ".0f"),
     ("taken along", "taken", ".0f"),
     ("compactions", "compactions", ".0f"),
 )

@@ -50,6 +50,10 @@ class Lake:
 
     def measure(self, worker: str, *options: str) -> dict[str, Any]:
         self.restore()
+        return self.ask(worker, *options)
+
+    def ask(self, worker: str, *options: str) -> dict[str, Any]:
+        """Measure a worker that leaves the lake as it is."""
         done = subprocess.run(
             self.command(worker, *options), capture_output=True, text=True, check=False, env=self.environment()
         )
@@ -71,8 +75,9 @@ def interleaved(runs: int, measurements: dict[str, Callable[[], dict[str, Any]]]
     for number in range(runs):
         for name, measure in measurements.items():
             found[name].append(measure())
-            seconds, peak = found[name][-1]["seconds"], found[name][-1]["peak_mb"]
-            print(f"  run {number + 1}/{runs} {name:24} {seconds:8.2f} s {peak:8.0f} MB", flush=True)
+            seconds, peak = found[name][-1]["seconds"], found[name][-1].get("peak_mb")
+            memory = "" if peak is None else f"{peak:8.0f} MB"
+            print(f"  run {number + 1}/{runs} {name:24} {seconds:8.2f} s {memory}", flush=True)
     return found
 
 

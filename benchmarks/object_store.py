@@ -85,8 +85,16 @@ class Store(BaseHTTPRequestHandler):
         return
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that hangs up in the midst of an object: Spark reads so."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 if __name__ == "__main__":
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Store)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), Store)
     print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
     server.serve_forever()

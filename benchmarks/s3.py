@@ -87,6 +87,7 @@ def remote_service(home: Path, store: str, ahead: str = "ahead") -> tuple[Any, A
         "catalogs": {"local": catalog_of(home, store)},
         "placement": {"memory_mb": 2048, "threads": 2},
         "storage": {"fetch_ahead_mb": 0 if ahead == "direct" else None},
+        "limits": {"query_seconds": 900},
     }
     path.write_text(json.dumps({"environments": {"development": section}}))
     service = build(load_settings({"REGELATE_CONFIG": str(path), "REGELATE_HOME": str(home)}))

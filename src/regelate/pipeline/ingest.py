@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _WRITERS = ("write", "write.merge", "write.update", "write.delete")
 MERGE_ON_READ = {f"{writer}.mode": "merge-on-read" for writer in _WRITERS[1:]}
+WHOLE_PARTITIONS = {"spark.sql.adaptive.optimizeSkewsInRebalancePartitions.enabled": "false"}
+"""Spark's settings for an optimized write. Else what one task has too much of is split by where it comes from: each
+piece has rows of all partitions of that task, so a small one that shares it with a large one becomes as many files."""
 TOLD_EVERY = 10
 _SOURCE = "regelate_changes"
 
@@ -43,6 +46,23 @@ def distribution(*, optimized: bool, target_bytes: int = 128 * MB) -> dict[str, 
         found["write.spark.advisory-partition-size-bytes"] = str(target_bytes)
         found["write.target-file-size-bytes"] = str(target_bytes)
     return found
+
+
+@contextmanager
+def whole_partitions(spark: SparkSession) -> Iterator[None]:
+    """Give a session `WHOLE_PARTITIONS` for a while."""
+    session: Any = spark
+    before = {key: session.conf.get(key, None) for key in WHOLE_PARTITIONS}
+    for key, value in WHOLE_PARTITIONS.items():
+        session.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, was in before.items():
+            if was is None:
+                session.conf.unset(key)
+            else:
+                session.conf.set(key, was)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +148,8 @@ def ingest(
     """Write, and count what became of it from the snapshots that this Spark application added."""
     started_at_ms, began = round(clock() * 1000), time.monotonic()
     before, known = table.head, {entry.snapshot_id for entry in table.log}
-    work.write(table, terminal)
+    with whole_partitions(table.spark) if work.optimized_write else nullcontext():
+        work.write(table, terminal)
     table.refresh()
     counts = _counts(table, before, known)
     written = Written(
