@@ -1,7 +1,7 @@
 """What a writer on Spark leaves of a table with a few large partitions and a long tail of small ones, by its settings.
 
 The case of apache/iceberg#16854 in small: two large partitions, sixty of 500 rows, written by one append from 16 tasks;
-files shall be 4 MB, and a task has so little memory that a sort of a large partition spills.
+files shall be 4 MB, and the two tasks at work have some 70 MB for their sorts.
 """
 
 from __future__ import annotations
