@@ -76,7 +76,7 @@ def _fleet_table(service: Service, request: FleetStatusOf | FleetHistory, caller
 
 
 def _asked_by(request: FleetRequest) -> str:
-    return request.tenant_id or "the schedule"
+    return request.tenant_id or "an operator"
 
 
 def _seconds(wanted: float | None, caller: Caller) -> float | None:

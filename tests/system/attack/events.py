@@ -129,7 +129,7 @@ SHAPES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a text": ("HEALTH_CHECK", (UNKNOWN, NO_EVENT)),
     "a list": ([SMALL], (UNKNOWN, NO_EVENT)),
     "an empty object": ({}, (UNKNOWN, NO_EVENT, "direct MISSING_FIELD")),
-    "an event of S3": ({"Records": [{"eventSource": "aws:s3", "s3": {}}]}, (UNKNOWN, NO_EVENT)),
+    "an event of S3 about no new object": ({"Records": [{"eventSource": "aws:s3", "s3": {}}]}, ("direct success",)),
     "an event of SNS": ({"Records": [{"EventSource": "aws:sns", "Sns": {"Message": json.dumps(SMALL)}}]}, (UNKNOWN, NO_EVENT)),
     "no records": ({"Records": []}, (UNKNOWN, NO_EVENT)),
     "records that are null": ({"Records": None}, (UNKNOWN, NO_EVENT)),
