@@ -68,6 +68,8 @@ class Scope:
     catalog: str
     multi_tenant: bool
     namespace: str | None = None
+    sees_all: bool = False
+    """Whether it was asked for by somebody who may act for every tenant."""
 
     def holds(self, inside: str) -> bool:
         """Say whether a namespace of the catalog is one of these."""
@@ -211,7 +213,8 @@ class Tenancy:
         Errors: NotFound CATALOG_NOT_FOUND.
         """
         name, catalog = self._settings.catalog(catalog_name)
-        return Scope(tenants=self._settings.tenants, catalog=name, multi_tenant=catalog.multi_tenant)
+        tenants = self._settings.tenants
+        return Scope(tenants=tenants, catalog=name, multi_tenant=catalog.multi_tenant, sees_all=True)
 
     def scope(
         self,

@@ -133,6 +133,12 @@ def test_a_plan_is_found_by_its_name(store: FleetStore) -> None:
     assert (store.recall("p1"), store.recall("p2")) == ("[]", None)
 
 
+def test_a_plan_of_a_whole_fleet_is_kept(store: FleetStore) -> None:
+    body = "".join(f"{number:07}" for number in range(200_000))
+    store.remember("p1", body)
+    assert store.recall("p1") == body
+
+
 def test_a_plan_is_kept_for_a_week_and_no_longer(tmp_path: Path) -> None:
     store = SqliteFleet(tmp_path / "fleet.db")
     store.remember("p1", "[]")

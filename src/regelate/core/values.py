@@ -33,6 +33,8 @@ T = TypeVar("T")
 
 
 def _value(cls: type[T]) -> type[T]:
+    if "__eq__" in cls.__dict__:
+        raise TypeError(f"{cls.__qualname__} compares by itself: dataclasses.dataclass keeps that")
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(cls)
     fields: tuple[Field[Any], ...] = dataclasses.fields(made)
     made.__init__ = _init(made, fields)

@@ -108,7 +108,7 @@ def build(
         automatic=Automatic(access, tables, knobs, jobs, compactions, clock),
         upkeep=upkeep,
         fleet=Fleet(access, tables, knobs, sweeps, jobs, settings.sweep, clock, telemetry),
-        fleet_desk=FleetDesk(doers, settings.fleet, placement, timeouts, clock),
+        fleet_desk=FleetDesk(doers, settings.fleet, placement, timeouts, settings.catalogs, clock),
         jobs=jobs,
         worker=Worker(stores, runs, spark_runs, settings, placement, clock),
     )

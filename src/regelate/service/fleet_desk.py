@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +26,8 @@ from regelate.core.fleet.operation import FleetOperation, FleetStatus, FleetTrig
 from regelate.core.fleet.policy import FleetPolicy
 from regelate.core.fleet.proposals import Proposals, Verdict
 from regelate.core.fleet.propose import propose
-from regelate.core.fleet.state import FleetState, TableState
-from regelate.core.jobs.job import Origin
+from regelate.core.fleet.state import FleetRun, FleetState, TableState
+from regelate.core.jobs.job import JobRecord, Origin
 from regelate.core.policy.policy import PlacementPolicy
 from regelate.core.policy.timeouts import Timeouts
 from regelate.core.requests import CompactRequest
@@ -34,7 +35,7 @@ from regelate.core.values import dataclass
 from regelate.errors import NotFound, Unavailable, Unsupported
 from regelate.operations.compacting.continuing import RunPart
 from regelate.operations.fleet import telling
-from regelate.operations.fleet.applying import Busy, Effect, PlannedItem, apply, plan_json, plan_of_json
+from regelate.operations.fleet.applying import Busy, Effect, Places, PlannedItem, apply, plan_json, plan_of_json
 from regelate.operations.fleet.observe import Observed, observe, refreshed
 from regelate.operations.fleet.scan import ScanBudget, scan
 from regelate.operations.fleet.settle import Tariff, settle
@@ -48,11 +49,12 @@ from regelate.service.knobs import Knobs
 from regelate.service.once import once
 from regelate.service.open_tables import OpenTables
 from regelate.service.upkeep import Upkeep
-from regelate.tenancy import Scope
+from regelate.tenancy import DEFAULT_TENANT, Address, Scope
 
 if TYPE_CHECKING:
     from regelate.settings.models import FleetSettings
 
+NO_FILE_BY_SIZE = {"min-file-size-bytes": 1, "max-file-size-bytes": 2**62}
 APPLY_LOCK, APPLY_LEASE_SECONDS = "fleet", 900.0
 
 
@@ -89,6 +91,7 @@ class FleetDesk:
         settings: FleetSettings,
         placement: PlacementPolicy,
         timeouts: Timeouts,
+        catalogs: Collection[str],
         clock: Clock,
     ) -> None:
         self._doers = doers
@@ -97,7 +100,9 @@ class FleetDesk:
         self._clock = clock
         self._worker = Worker(memory_bytes=placement.memory_bytes, threads=placement.threads)
         self._tariff = Tariff(price=LAMBDA, memory_bytes=placement.memory_bytes)
-        self._opened, self._policy = once(self._open), once(self._load)
+        self._catalogs = frozenset(catalogs)
+        self._opened = once(self._open)
+        self._read: tuple[int | None, FleetPolicy] | None = None
 
     def scan(
         self,
@@ -139,8 +144,8 @@ class FleetDesk:
         store = self._store()
         self._settle(store.states())
         view = self._view(scope)
-        if trigger is FleetTrigger.DEMAND:  # a schedule goes on where a table that a line names was dropped
-            self._refuse_unmatched()
+        if scope.sees_all and trigger is FleetTrigger.DEMAND:
+            self._refuse_unmatched()  # a schedule, and a tenant, go on where a table that a line names was dropped
         uuids = {state.table_uuid for state in view.states}
         mine = [p for p in view.proposals.proposed if p.candidate.table_uuid in uuids]
         items = [
@@ -190,6 +195,12 @@ class FleetDesk:
         lease = tools.store.acquire(APPLY_LOCK, uuid.uuid4().hex, APPLY_LEASE_SECONDS)
         if lease is None:
             raise Unavailable("FLEET_BUSY", "another request begins runs; try again when it has ended")
+
+        def do(item: PlannedItem) -> Effect:
+            if not tools.store.renew(lease, APPLY_LEASE_SECONDS):
+                raise Busy("another request begins runs now")
+            return self._do(scope, item)
+
         try:
             self._settle(store.states())
             view = self._view(scope)
@@ -197,17 +208,25 @@ class FleetDesk:
                 plan_of_json(kept),
                 {state.table_uuid: state for state in view.states},
                 view.proposals,
-                lambda item: self._do(scope, item),
+                do,
                 store,
                 self._tariff,
                 self._clock,
                 max_seconds=time_budget_seconds or self._settings.apply_seconds,
-                most_live=self._policy().max_running,
+                places=self._places(),
             )
         finally:
             tools.store.release(lease)
         runs = tuple(telling.run_told(b.item.ident, b.run) for b in begun if b.run is not None)
-        left = tuple(LeftRun(table=b.item.ident, operation=b.item.run.operation, why=b.why) for b in begun if not b.run)
+        left = tuple(
+            LeftRun(
+                table=b.item.ident,
+                operation=b.item.run.operation,
+                why=telling.told_to(b.why, private=_is_private(scope)),
+            )
+            for b in begun
+            if b.run is None
+        )
         return FleetApplyAnswer(
             plan_id=plan_id, runs=runs, left=left, predicted_dollars=round(sum(r.predicted_dollars for r in runs), 6)
         )
@@ -221,7 +240,7 @@ class FleetDesk:
         verdicts = {verdict.table_uuid: verdict for verdict in view.proposals.verdicts}
         now_ms = view.proposals.now_ms
         told = [
-            telling.standing(state, verdicts[state.table_uuid], now_ms=now_ms)
+            telling.standing(state, verdicts[state.table_uuid], now_ms=now_ms, private=_is_private(scope))
             for state in view.states
             if ident in (None, state.ident) and status in (None, verdicts[state.table_uuid].status)
         ]
@@ -247,8 +266,13 @@ class FleetDesk:
             if wanted is None:
                 told = "the fleet does not know this table: FLEET_SCAN looks for new ones"
                 raise NotFound("FLEET_TABLE_NOT_FOUND", told)
-        runs = store.history(scope.catalog, wanted, limit)
-        return FleetHistoryAnswer(runs=tuple(telling.run_told(mine[key], run) for key, run in runs if key in mine))
+        asked = limit
+        while True:  # others' runs of the catalog take up places
+            found = store.history(scope.catalog, wanted, asked)
+            runs = [(mine[key], run) for key, run in found if key in mine]
+            if len(runs) >= limit or len(found) < asked:
+                return FleetHistoryAnswer(runs=tuple(telling.run_told(name, run) for name, run in runs[:limit]))
+            asked *= 4
 
     def turn(self, scope: Scope, *, ended: Callable[[], bool]) -> None:
         """Scan, and begin what is due: what a schedule does. Nothing is begun once it is `ended` from outside."""
@@ -259,17 +283,19 @@ class FleetDesk:
     def _look(self, scope: Scope, ident: str, before: TableObservation | None) -> TableObservation:
         knobs, address = self._doers.knobs, scope.address(ident)
         with self._doers.tables.open(address, Access.READ) as session:
-            retention, now_ms = knobs.retention(session, None), self._clock.now_ms()
+            retention, now_ms = knobs.retention(session, None), self._store().now_ms()
+            # A catalog without tenants has no tables of one tenant's: whoever scans first would be sent the bill.
+            tenant = address.tenant_id if scope.multi_tenant else DEFAULT_TENANT
             if before is not None and before.metadata_location == session.metadata_location:
                 snapshots, refs = session.reader.history()
-                names = {"catalog": scope.catalog, "ident": ident, "tenant": address.tenant_id}
+                names = {"catalog": scope.catalog, "ident": ident, "tenant": tenant}
                 found = refreshed(before, snapshots, refs, retention, now_ms=now_ms)
                 return replace(found, **names)  # type: ignore[arg-type]
             policy = knobs.policy(session)
             seen = Observed(
                 catalog=scope.catalog,
                 ident=ident,
-                tenant=address.tenant_id,
+                tenant=tenant,
                 compaction=policy,
                 retention=retention,
                 manifest_target_bytes=session.manifest_target_bytes,
@@ -285,12 +311,17 @@ class FleetDesk:
     def _do(self, scope: Scope, item: PlannedItem) -> Effect:
         """Do one operation, or submit the job that does it."""
         address, run, upkeep = scope.address(item.ident), item.run, self._doers.upkeep
+        with self._doers.tables.open(address, Access.READ) as session:
+            if session.uuid != item.table_uuid:
+                raise Busy("another table has its name now: scan again")
         if run.operation.rewrites_data:
             there = self._doers.jobs.live(address, announce=True)
-            if there is not None and there.run_id != run.run_id:
+            if there is None:
+                part = RunPart(base_run_id=run.run_id, part=1, request=self._asked(item, scope))
+                there = self._doers.jobs.submit(address, part, Origin.FLEET)
+            if there.run_id != run.run_id:
                 raise Busy(f"{there.job_id}, which somebody else asked for, is at it")
-            part = RunPart(base_run_id=run.run_id, part=1, request=self._asked(item, scope))
-            return Effect(job_id=self._doers.jobs.submit(address, part, Origin.FLEET).job_id)
+            return Effect(job_id=there.job_id)
         match run.operation:
             case FleetOperation.EXPIRE:
                 expired = upkeep.expire_snapshots(
@@ -304,20 +335,21 @@ class FleetDesk:
                 return Effect(did_something=removed.orphan_files > 0)
 
     def _asked(self, item: PlannedItem, scope: Scope) -> CompactRequest:
-        """Return the COMPACT of a run: with its price as the limit, and the options that the policy has for it."""
+        """Return the COMPACT of a run, by the options that the policy has for it. One for the deletes' sake takes the
+        files that deletes apply to, whatever the size of the others."""
         options = dict(self._policy().for_table(scope.catalog, item.ident).compact_options)
         if item.run.operation is FleetOperation.APPLY_DELETES:
-            options["delete-file-threshold"] = 1
+            options = {"delete-file-threshold": 1, **options, **NO_FILE_BY_SIZE}
         return CompactRequest(
             expire_snapshots=False,
-            max_cost=item.run.max_dollars,
+            max_cost=_most_it_may_cost(item.run),
             max_files=item.max_files,
             options=options or None,
         )
 
     def _view(self, scope: Scope) -> _View:
         store = self._store()
-        states = store.states()
+        states = tuple(state for state in store.states() if state.catalog in self._catalogs)
         # The whole order, also of what has to wait for a place: how many are under way at once is said at the start.
         policy = replace(self._policy(), max_running=max(len(states), 1), max_running_per_catalog=None)
         proposals = propose(FleetState(tables=states), policy, store.now_ms(), worker=self._worker)
@@ -328,7 +360,19 @@ class FleetDesk:
         tools = self._doers.job_stores.tools
         if tools is None:
             return 0
-        return settle(states, tools.store.get, self._store(), self._tariff)
+        return settle(states, self._job_of, self._store(), self._tariff)
+
+    def _job_of(self, state: TableState, run: FleetRun) -> JobRecord | None:
+        if run.job_id is not None:
+            return self._doers.job_stores.needed().store.get(run.job_id)
+        table = state.ident.rpartition(".")[2]
+        address = Address(tenant_id=state.tenant, catalog=state.catalog, ident=state.ident, table=table)
+        return self._doers.jobs.of_run(address, run.run_id)
+
+    def _places(self) -> Places:
+        policy = self._policy()
+        live = Counter(state.catalog for state in self._store().states() if state.live is not None)
+        return Places(most=policy.max_running, most_per_catalog=policy.max_running_per_catalog, live=live)
 
     def _refuse_unmatched(self) -> None:
         """Refuse a policy with a glob for no table of any catalog, once tables are known."""
@@ -344,7 +388,7 @@ class FleetDesk:
     def _bills(self, scope: Scope, view: _View) -> tuple[FleetBill, ...]:
         """Return the bills of a scope's tenants; the fleet's own is told to who may see all of them."""
         found = telling.bills(view.proposals, self._policy(), (state.tenant for state in view.states))
-        return found if scope.tenants == "*" or not scope.multi_tenant else found[1:]
+        return found[1:] if _is_private(scope) else found
 
     def _store(self) -> FleetStore:
         found = self._opened()
@@ -364,12 +408,29 @@ class FleetDesk:
             return SqliteFleet(Path(found.path or ""))
         return None
 
-    def _load(self) -> FleetPolicy:
+    def _policy(self) -> FleetPolicy:
+        """Read the policy again whenever its file has changed. Errors: InvalidRequest FLEET_POLICY_INVALID."""
         if not self._settings.policy:
             return FleetPolicy()
         from regelate.settings.fleet_policy import load_fleet_policy
 
-        return load_fleet_policy(Path(self._settings.policy))
+        path = Path(self._settings.policy)
+        changed_ns = path.stat().st_mtime_ns if path.exists() else None
+        if self._read is None or self._read[0] != changed_ns:
+            self._read = (changed_ns, load_fleet_policy(path))
+        return self._read[1]
+
+
+def _most_it_may_cost(run: FleetRun) -> float:
+    """Return the `max_cost` of a run: COMPACT's own estimate knows nothing of the pace, and is double where every value
+    is verified."""
+    slower = run.model_seconds / run.predicted_seconds if run.predicted_seconds > 0 else 1.0
+    return 2 * run.max_dollars * max(slower, 1.0)
+
+
+def _is_private(scope: Scope) -> bool:
+    """Say whether a scope is one of several tenants', who are told nothing of the others."""
+    return scope.multi_tenant and not scope.sees_all
 
 
 def _holds(scope: Scope, state: TableState) -> bool:

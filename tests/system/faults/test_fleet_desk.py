@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from regelate.adapters.fleetstore.sqlite import SqliteFleet
+from tests.support.deletes_writer import add_position_deletes
 from tests.system.faults.stack import LOCAL_CATALOG, Answer, Stack, request, schema, stack_with
 
 JOBS = {"store": "sqlite", "path": "${REGELATE_HOME}/jobs.db"}
@@ -285,8 +287,10 @@ def test_a_glob_that_names_no_table_is_refused_when_somebody_plans_and_not_by_th
     stack = stack_of(tmp_path, 'tables:\n  "default.typo": off\n'.replace(": off", ":\n    enabled: off"))
     ill(stack, "t", 8)
     stack.ok("FLEET_SCAN")
-    error = stack.refused(400, "FLEET_POLICY_INVALID", [], request("FLEET_PLAN"))
-    assert "matches nothing" in error["details"]["faults"][0]["message"]
+    refused = stack.invoke({"operation": "FLEET_PLAN"})["error"]
+    assert refused["code"] == "FLEET_POLICY_INVALID"
+    assert "matches nothing" in refused["details"]["faults"][0]["message"]
+    assert len(stack.ok("FLEET_PLAN")["runs"]) == 1  # a tenant can do nothing about it
     stack.service.fleet_desk.turn(stack.service.tenancy.everybody(None), ended=lambda: False)
     work(stack)
     assert files_of(stack, "t") == 1
@@ -315,3 +319,99 @@ def test_the_budget_is_of_all_catalogs_together(tmp_path: Path) -> None:
         stack.ok("FLEET_SCAN", catalog=catalog)
     begun = [len(stack.ok("FLEET_APPLY", catalog=catalog)["runs"]) for catalog in catalogs]
     assert sorted(begun) == [0, 1]
+
+
+def test_deletes_are_applied_and_nothing_else_is_compacted_where_the_policy_says_so(tmp_path: Path) -> None:
+    off = "defaults:\n  compact: off\n  rewrite-manifests: off\n  apply-deletes: on\n"
+    stack = stack_of(tmp_path, off)
+    ill(stack, "t", 12)
+    first = stack.table("default.t").inspect.files()["file_path"].to_pylist()[0]
+    add_position_deletes(stack.table("default.t"), {first: [0]})
+    rows = stack.rows("t")
+    stack.ok("FLEET_SCAN")
+    begun = stack.ok("FLEET_APPLY")
+    assert [run["operation"] for run in begun["runs"]] == ["apply-deletes"]
+    work(stack)
+    found = stack.ok("TABLE_STATS", "t")
+    assert (found["files"], found["delete_files"]) == (11, 0)  # of one row, which is deleted, nothing is left
+    assert stack.rows("t") == rows
+
+
+def test_a_plan_is_for_the_table_that_it_was_made_for_and_not_for_one_of_its_name(stack: Stack) -> None:
+    ill(stack, "t", 8)
+    stack.ok("FLEET_SCAN")
+    plan_id = stack.ok("FLEET_PLAN")["plan_id"]
+    stack.ok("DROP_TABLE", "t", purge=True)
+    ill(stack, "t", 3)
+    left = stack.ok("FLEET_APPLY", plan_id=plan_id)
+    assert (left["runs"], left["left"][0]["why"]) == ([], "another table has its name now: scan again")
+    work(stack)
+    assert files_of(stack, "t") == 3
+
+
+def test_a_plan_follows_a_table_that_was_renamed(stack: Stack) -> None:
+    ill(stack, "old", 8)
+    stack.ok("FLEET_SCAN")
+    plan_id = stack.ok("FLEET_PLAN")["plan_id"]
+    stack.built.catalog().rename_table("default.old", "default.new")
+    stack.ok("FLEET_SCAN")
+    assert [run["table"] for run in stack.ok("FLEET_APPLY", plan_id=plan_id)["runs"]] == ["default.new"]
+    work(stack)
+    assert files_of(stack, "new") == 1
+
+
+def test_no_more_runs_are_under_way_at_once_than_the_policy_says_whoever_asks(tmp_path: Path) -> None:
+    catalog = {**LOCAL_CATALOG, "namespace_template": "{tenant_id}__{namespace}"}
+    one = "limits: {max-running: 1}\n"
+    stack = stack_of(tmp_path, one, tenants=["acme", "globex"], catalogs={"shared": catalog})
+    begun = []
+    for tenant in ("acme", "globex"):
+        fields = {"tenant_id": tenant, "table": "t"}
+        stack.accepted("CREATE_TABLE", {"operation": "CREATE_TABLE", **fields, "schema": schema({"id": "long"})})
+        for number in range(6):
+            stack.accepted("WRITE", {"operation": "WRITE", **fields, "records": [{"id": number}]})
+        stack.accepted("FLEET_SCAN", {"operation": "FLEET_SCAN", "tenant_id": tenant})
+        begun.append(stack.accepted("FLEET_APPLY", {"operation": "FLEET_APPLY", "tenant_id": tenant}))
+    assert [len(answer["runs"]) for answer in begun] == [1, 0]
+    assert "the most at once" in begun[1]["left"][0]["why"]
+
+
+def test_a_table_with_the_uuid_of_another_tenant_s_is_refused_and_takes_nothing_of_it(tmp_path: Path) -> None:
+    catalog = {**LOCAL_CATALOG, "namespace_template": "{tenant_id}__{namespace}"}
+    stack = stack_of(tmp_path, tenants=["acme", "globex"], catalogs={"shared": catalog})
+    fields = {"tenant_id": "acme", "table": "t"}
+    stack.accepted("CREATE_TABLE", {"operation": "CREATE_TABLE", **fields, "schema": schema({"id": "long"})})
+    stack.accepted("WRITE", {"operation": "WRITE", **fields, "records": [{"id": 1}]})
+    stack.accepted("FLEET_SCAN", {"operation": "FLEET_SCAN", "tenant_id": "acme"})
+    opened = stack.built.catalog()
+    opened.create_namespace("globex__default")
+    opened.register_table("globex__default.copy", stack.table("acme__default.t").metadata_location)
+    seen = stack.accepted("FLEET_SCAN", {"operation": "FLEET_SCAN", "tenant_id": "globex"})
+    assert [error["code"] for error in seen["errors"]] == ["TABLE_KNOWN_ELSEWHERE"]
+    mine = stack.accepted("FLEET_STATUS", {"operation": "FLEET_STATUS", "tenant_id": "acme"})
+    assert [table["table"] for table in mine["tables"]] == ["acme__default.t"]
+    assert stack.accepted("FLEET_STATUS", {"operation": "FLEET_STATUS", "tenant_id": "globex"})["tables"] == []
+
+
+def test_tables_that_cannot_be_seen_keep_nobody_waiting(stack: Stack) -> None:
+    for number in range(3):
+        ill(stack, f"bad{number}", 1)
+        for manifest in (stack.folder / "warehouse" / "default" / f"bad{number}" / "metadata").glob("*-m*.avro"):
+            manifest.write_bytes(b"no Avro")
+    ill(stack, "good", 1)
+    while not stack.ok("FLEET_STATUS")["tables"]:
+        stack.ok("FLEET_SCAN")
+    stack.ok("WRITE", "good", records=[{"id": 9}])
+    stack.ok("FLEET_SCAN", max_tables=2)
+    assert standing(stack, "good")["files"] == 2
+
+
+def test_a_policy_that_was_changed_holds_at_once(tmp_path: Path) -> None:
+    stack = stack_of(tmp_path, "defaults: {enabled: on}\n")
+    ill(stack, "t", 8)
+    stack.ok("FLEET_SCAN")
+    assert len(stack.ok("FLEET_PLAN")["runs"]) == 1
+    (tmp_path / "regelate.yaml").write_text("defaults: {enabled: off}\n")
+    os.utime(tmp_path / "regelate.yaml", ns=(1, 1))
+    assert stack.ok("FLEET_PLAN")["runs"] == []
+    assert standing(stack, "t")["status"] == "DISABLED"

@@ -4,7 +4,7 @@
 | --- | --- |
 | `fleet#<table UUID>` | one table's state: `body` (its JSON), `version` |
 | `fleet-run#<run id>` | one run that ended: `body`, `of_table`, `expires` |
-| `fleet-plan#<plan id>` | a plan: `body`, `made_ms`, `expires` |
+| `fleet-plan#<plan id>#<number>` | a piece of a plan: `body`, how many `pieces` there are, `made_ms`, `expires` |
 
 The index `newest` has the states, and the runs of each catalog by their age. It lags behind, so what it names is read
 again from the table. Times are those of DynamoDB's answers, to the second.
@@ -34,6 +34,8 @@ INDEX = "newest"
 READ_SECONDS = 10.0
 READ_AT_ONCE = 100
 """Keys of one BatchGetItem, by DynamoDB's own limit."""
+PIECE_CHARACTERS = 90_000
+"""A character takes up to four bytes."""
 PLANS_KEPT_MS = 7 * 24 * 3_600_000
 RUNS_KEPT_SECONDS = 400 * 24 * 3_600
 _STATE, _RUN = "fleet", "fleet-run"
@@ -77,20 +79,21 @@ class DynamoFleet:
         return tuple(islice(read, limit))
 
     def remember(self, plan_id: str, body: str) -> None:
+        """Store a plan in pieces, for an item holds 400 KB; the one that says how many there are comes last."""
         now_ms = self.now_ms()
-        item = {
-            **_key(f"fleet-plan#{plan_id}"),
-            "body": {"S": body},
-            "made_ms": {"N": str(now_ms)},
-            "expires": {"N": str((now_ms + PLANS_KEPT_MS) // 1000)},
-        }
-        with _faults():
-            self._client.put_item(TableName=self._table, Item=item)
+        pieces = [body[start : start + PIECE_CHARACTERS] for start in range(0, len(body), PIECE_CHARACTERS)] or [""]
+        more = {"made_ms": {"N": str(now_ms)}, "expires": {"N": str((now_ms + PLANS_KEPT_MS) // 1000)}}
+        for number, piece in reversed(list(enumerate(pieces))):
+            item = {**_key(_piece(plan_id, number)), "body": {"S": piece}, "pieces": {"N": str(len(pieces))}, **more}
+            with _faults():
+                self._client.put_item(TableName=self._table, Item=item)
 
     def recall(self, plan_id: str) -> str | None:
-        item, now_ms = self._read(f"fleet-plan#{plan_id}")
-        is_young = bool(item) and int(item["made_ms"]["N"]) >= now_ms - PLANS_KEPT_MS
-        return str(item["body"]["S"]) if is_young else None
+        first, now_ms = self._read(_piece(plan_id, 0))
+        if not first or int(first["made_ms"]["N"]) < now_ms - PLANS_KEPT_MS:
+            return None
+        rest = (self._read(_piece(plan_id, number))[0] for number in range(1, int(first["pieces"]["N"])))
+        return "".join(str(item["body"]["S"]) for item in (first, *rest))
 
     def _read(self, key: str) -> tuple[Item, int]:
         """Return an item, empty where there is none, and the store's time in milliseconds."""
@@ -189,6 +192,10 @@ def _run_item(run: FleetRun, state: TableState, now_ms: int) -> dict[str, Any]:
 
 def _state_of(item: Item) -> TableState:
     return state_of_json(json.loads(item["body"]["S"]))
+
+
+def _piece(plan_id: str, number: int) -> str:
+    return f"fleet-plan#{plan_id}#{number}"
 
 
 def _key(key: str) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class PlannedRun:
     """One run in the order in which they begin. Money in dollars by list prices.
 
     `removes`: files, snapshots, manifests or orphans, whichever the operation takes away. `max_dollars` is set aside
-    for it, and ends it. `max_files`: it takes no more, where the budget is for a part of the work only.
+    for it. `max_files`: it takes no more, where the budget is for a part of the work only.
     `benefit_per_day`: dollars of readers' time; null where nobody reports reads.
     """
 

@@ -16,7 +16,7 @@ from dataclasses import field
 
 from regelate.core.engines import COST_HERE, LAMBDA, OBJECT_STORE, Price
 from regelate.core.fleet.observation import TableObservation
-from regelate.core.fleet.operation import FleetOperation
+from regelate.core.fleet.operation import FleetOperation, FleetOutcome
 from regelate.core.fleet.state import FleetRun, TableState
 from regelate.core.values import dataclass
 
@@ -49,6 +49,8 @@ AT_ANY_PRICE = 0.9
 """From this w1 on, four fifths of its quota, a tenant is short of files, whatever its readers save."""
 EPSILON = 1e-9
 
+_MEASURED = frozenset({FleetOutcome.DONE, FleetOutcome.PARTIAL})
+"""Runs that failed, or found nothing to do, say nothing of the pace of the others."""
 _OVERWRITING = frozenset({"overwrite", "delete"})
 """Operations of snapshots that may take away what a rewrite reads."""
 
@@ -130,7 +132,7 @@ def measured_pace(tables: Iterable[TableState]) -> Pace:
     errors: list[float] = []
     for table in tables:
         for run in table.runs:
-            if run.actual_seconds is None or run.model_seconds <= 0 or run.outcome is None:
+            if not run.actual_seconds or run.model_seconds <= 0 or run.outcome not in _MEASURED:
                 continue
             sums = taken.setdefault((run.operation, _class_of_run(run)), [0.0, 0.0])
             sums[0] += run.actual_seconds

@@ -126,8 +126,8 @@ class Spent:
         return Spent(day=day, month=month, month_dollars=self.month_dollars if month == self.month else 0.0)
 
     def plus(self, run: FleetRun, now_ms: int) -> Spent:
-        """Add a run that has ended."""
-        today = self.on(now_ms)
+        """Add a run that has ended; one that ended on an earlier day, by another's clock, counts today."""
+        today = self.on(max(now_ms, self.day * DAY_MS))
         return replace(
             today,
             day_dollars=today.day_dollars + run.dollars,

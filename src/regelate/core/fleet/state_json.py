@@ -12,6 +12,8 @@ from regelate.core.fleet.state import FleetRun, Pause, Spent, TableState
 from regelate.core.planning.health import PointsLost
 
 Json = Any
+_OPERATIONS = frozenset(operation.value for operation in FleetOperation)
+"""A later version may have others, and this one may be put back: what it did then is passed over."""
 
 
 def state_json(state: TableState) -> dict[str, Json]:
@@ -24,7 +26,7 @@ def state_of_json(found: Mapping[str, Json]) -> TableState:
     observation, live, pause = found["observation"], found["live"], found["pause"]
     nested = {
         "observation": None if observation is None else observation_of_json(observation),
-        "runs": tuple(run_of_json(run) for run in found["runs"]),
+        "runs": tuple(run_of_json(run) for run in found["runs"] if run["operation"] in _OPERATIONS),
         "live": None if live is None else run_of_json(live),
         "spent": Spent(**_known(Spent, found["spent"])),
         "pause": None if pause is None else Pause(**{**_known(Pause, pause), "kind": PauseKind(pause["kind"])}),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,7 +13,7 @@ from regelate.core.fleet.proposals import Proposals
 from regelate.core.fleet.state import FleetRun, TableState
 from regelate.core.fleet.state_json import run_json, run_of_json
 from regelate.core.values import dataclass
-from regelate.errors import Conflict, NotFound, RegelateError
+from regelate.errors import Conflict, NotFound, RegelateError, Unavailable
 from regelate.operations.fleet.settle import Tariff, failed, settle_run
 from regelate.ports.clock import Clock
 from regelate.ports.fleet_store import FleetStore
@@ -48,6 +50,24 @@ class Effect:
 Do = Callable[[PlannedItem], Effect]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """How many runs may be under way at once, in all and in each catalog, and how many are: `live`, by catalog."""
+
+    most: int
+    most_per_catalog: int | None
+    live: Mapping[str, int]
+
+    def full(self, live: Mapping[str, int], catalog: str) -> str | None:
+        """Say which limit leaves no place for one more; None where there is one."""
+        under_way, here = sum(live.values()), live.get(catalog, 0)
+        if under_way >= self.most:
+            return f"{under_way} runs are under way, the most at once: it is next"
+        if self.most_per_catalog is not None and here >= self.most_per_catalog:
+            return f"{here} runs are under way in this catalog, the most at once: it is next"
+        return None
+
+
 class Busy(Exception):
     """Of `Do`: the run was not begun, and why; the next plan may have it again."""
 
@@ -75,35 +95,39 @@ def apply(
     clock: Clock,
     *,
     max_seconds: float,
-    most_live: int,
+    places: Places,
 ) -> tuple[Begun, ...]:
     """Begin what of a plan would be proposed `now` as well, so that no budget is spent twice by two plans.
 
-    `most_live`: jobs that may be under way at once, with those that are. A run that was begun before is told as it
-    stands: the same plan twice does its work once. `do` begins a run or, for what is no job, does it. Errors of one run
-    are its own.
+    A run that was begun before is told as it stands: the same plan twice does its work once. One that has room for a
+    part of its work only, since then, is left to the next plan. `do` begins a run or, for what is no job, does it.
+    Errors of one run are its own.
     """
     until = clock.monotonic() + max_seconds
-    fresh = {(p.candidate.table_uuid, p.operation) for p in now.proposed}
+    fresh = {(p.candidate.table_uuid, p.operation): p for p in now.proposed}
     sentences = {verdict.table_uuid: verdict.sentence for verdict in now.verdicts}
-    live = sum(state.live is not None for state in states.values())
+    live = Counter(places.live)
     found: list[Begun] = []
     for item in items:
         state = states.get(item.table_uuid)
         known = None if state is None else _known(state, item.run.run_id)
+        proposal = fresh.get((item.table_uuid, item.run.operation))
         if known is not None:
             found.append(Begun(item=item, run=known))
         elif state is None:
             found.append(Begun(item=item, run=None, why="the table is gone"))
-        elif (item.table_uuid, item.run.operation) not in fresh:
+        elif proposal is None:
             found.append(Begun(item=item, run=None, why=sentences.get(item.table_uuid, "it is not due any more")))
+        elif (proposal.max_files or sys.maxsize) < (item.max_files or sys.maxsize):
+            found.append(Begun(item=item, run=None, why="the budget has room for a part of it only: plan again"))
         elif clock.monotonic() >= until:
             found.append(Begun(item=item, run=None, why="the time of this request was over: apply the plan again"))
-        elif item.run.operation.rewrites_data and live >= most_live:
-            found.append(Begun(item=item, run=None, why=f"{live} runs are under way, the most at once: it is next"))
+        elif item.run.operation.rewrites_data and (full := places.full(live, state.catalog)) is not None:
+            found.append(Begun(item=item, run=None, why=full))
         else:
-            found.append(_begun(replace(item, run=_of_now(item.run, state, store)), do, store, tariff, clock))
-            live += found[-1].run is not None and found[-1].run.is_live
+            named = replace(item, ident=state.ident, run=_of_now(item.run, state, store))
+            found.append(_begun(named, do, store, tariff, clock))
+            live[state.catalog] += found[-1].run is not None and found[-1].run.is_live
     return tuple(found)
 
 
@@ -135,6 +159,12 @@ def _begun(item: PlannedItem, do: Do, store: FleetStore, tariff: Tariff, clock: 
     except Busy as fault:
         store.change(item.table_uuid, lambda state: _withdrawn(state, item.run.run_id))
         return Begun(item=item, run=None, why=str(fault))
+    except Unavailable as fault:
+        if item.run.operation.rewrites_data:  # the job may be there all the same: who settles looks for it by its run
+            return Begun(item=item, run=run)
+        ended = failed(run, fault, tariff, now_ms=store.now_ms(), seconds=clock.monotonic() - started)
+        settle_run(store, item.table_uuid, ended)
+        return Begun(item=item, run=ended)
     except RegelateError as fault:
         ended = failed(run, fault, tariff, now_ms=store.now_ms(), seconds=clock.monotonic() - started)
         settle_run(store, item.table_uuid, ended)

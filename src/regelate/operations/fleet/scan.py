@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 from regelate.core.fleet.observation import TableObservation
 from regelate.core.fleet.operation import PauseKind
 from regelate.core.fleet.state import Pause, TableState
+from regelate.core.table.time_ranges import HOUR_MS
+from regelate.core.upkeep.ledger import sweep_order
 from regelate.core.values import dataclass
-from regelate.errors import InvariantViolated, NotFound, RegelateError
+from regelate.errors import Conflict, InvariantViolated, NotFound, RegelateError
 from regelate.ports.clock import Clock
 from regelate.ports.fleet_store import FleetStore
 
@@ -49,7 +52,7 @@ def scan(
     """
     until = clock.monotonic() + budget.max_seconds
     last = {state.ident: state.observation for state in known}
-    order = sorted(idents, key=lambda ident: (_age(last.get(ident)), ident))
+    order = _order(idents, last, clock.now_ms())
     observed: list[TableObservation] = []
     failed: list[tuple[str, RegelateError]] = []
     unchanged = tried = 0
@@ -78,8 +81,14 @@ def scan(
     )
 
 
-def _age(last: TableObservation | None) -> int:
-    return -1 if last is None else last.observed_ms
+def _order(idents: Sequence[str], last: Mapping[str, TableObservation | None], now_ms: int) -> list[str]:
+    """Return new tables and known ones in turns, so that those that cannot be seen keep nobody waiting: the new ones in
+    another order every hour, of the known ones first whom nobody has looked at for the longest."""
+    new = list(sweep_order([ident for ident in idents if last.get(ident) is None], now_ms // HOUR_MS))
+    seen = [(found.observed_ms, ident) for ident in idents if (found := last.get(ident)) is not None]
+    known = [ident for _, ident in sorted(seen)]
+    pairs = zip_longest(new, known)
+    return [ident for pair in pairs for ident in pair if ident is not None]
 
 
 def _guarded(look: Look, ident: str, before: TableObservation | None) -> TableObservation:
@@ -94,6 +103,9 @@ def _guarded(look: Look, ident: str, before: TableObservation | None) -> TableOb
 def _seen(state: TableState | None, found: TableObservation) -> TableState:
     if state is None:
         state = TableState(table_uuid=found.table_uuid, catalog=found.catalog, ident=found.ident, tenant=found.tenant)
+    if (state.catalog, state.tenant) != (found.catalog, found.tenant):
+        told = "the fleet knows a table of this UUID elsewhere: a copy that was registered, or forged metadata"
+        raise Conflict("TABLE_KNOWN_ELSEWHERE", told, retryable=False)
     back = state.pause is not None and state.pause.reason == GONE
     return replace(state, pause=None).observed(found) if back else state.observed(found)
 

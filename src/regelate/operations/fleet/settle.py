@@ -14,8 +14,9 @@ from regelate.core.values import dataclass
 from regelate.errors import Conflict, RegelateError
 from regelate.ports.fleet_store import FleetStore
 
-BEGUN_WITHIN_MS = 15 * 60 * 1000
-"""A run that has no job after so long never got one: whoever began it was ended in between."""
+BEGUN_WITHIN_MS, DONE_WITHIN_MS = 15 * 60 * 1000, 24 * 3600 * 1000
+"""A run that has no job after so long never got one: whoever began it was ended in between. What is no job is done by
+who begins it, however long it takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,16 +38,20 @@ class Tariff:
 
 
 def settle(
-    states: Sequence[TableState], job_of: Callable[[str], JobRecord | None], store: FleetStore, tariff: Tariff
+    states: Sequence[TableState],
+    job_of: Callable[[TableState, FleetRun], JobRecord | None],
+    store: FleetStore,
+    tariff: Tariff,
 ) -> int:
-    """Settle the runs whose jobs have ended, and return how many there were. `job_of`: a job by its id."""
+    """Settle the runs whose jobs have ended, and return how many there were. `job_of`: the job of a run, also of one
+    whose id nobody noted."""
     now_ms = store.now_ms()
     ended = 0
     for state in states:
         run = state.live
         if run is None:
             continue
-        job = None if run.job_id is None else job_of(run.job_id)
+        job = job_of(state, run) if run.operation.rewrites_data else None
         done = _ended(run, job, tariff, now_ms)
         if done is not None:
             ended += settle_run(store, state.table_uuid, done)
@@ -77,7 +82,7 @@ def failed(run: FleetRun, error: RegelateError, tariff: Tariff, *, now_ms: int, 
 def _ended(run: FleetRun, job: JobRecord | None, tariff: Tariff, now_ms: int) -> FleetRun | None:
     """Return a run with what its job came to; None while that is under way."""
     if job is None:
-        if now_ms - run.queued_ms < BEGUN_WITHIN_MS:
+        if now_ms - run.queued_ms < (BEGUN_WITHIN_MS if run.operation.rewrites_data else DONE_WITHIN_MS):
             return None
         lost = FleetOutcome.FAILED
         return tariff.paid(run, 0.0, ended_ms=now_ms, outcome=lost, error="its job was lost, or never made")
@@ -88,6 +93,7 @@ def _ended(run: FleetRun, job: JobRecord | None, tariff: Tariff, now_ms: int) ->
     return tariff.paid(
         run,
         _seconds(job),
+        job_id=job.job_id,
         started_ms=run.started_ms or job.created_ms,
         ended_ms=job.updated_ms,
         outcome=_outcome(job),
@@ -112,7 +118,7 @@ def _seconds(job: JobRecord) -> float:
     stats = answer.get("stats")
     if isinstance(stats, dict) and isinstance(stats.get("compaction_time_ms"), int | float):
         return float(stats["compaction_time_ms"]) / 1000
-    return max(job.updated_ms - job.created_ms, 0) / 1000 if job.totals.snapshot_ids else 0.0
+    return max(job.updated_ms - job.created_ms, 0) / 1000 if job.attempts or job.totals.snapshot_ids else 0.0
 
 
 def _error(job: JobRecord) -> str:
