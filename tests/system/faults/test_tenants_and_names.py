@@ -30,6 +30,11 @@ OF_JOBS: Mapping[str, Mapping[str, object]] = {
     "JOB_CANCEL": {"job_id": "j"},
     "LIST_JOBS": {},
     "LIST_NAMESPACES": {},
+    "FLEET_SCAN": {},
+    "FLEET_PLAN": {},
+    "FLEET_APPLY": {},
+    "FLEET_STATUS": {},
+    "FLEET_HISTORY": {},
 }
 """Operations that name neither table nor namespace."""
 ID = schema({"id": "long"})
