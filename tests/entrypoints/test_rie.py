@@ -36,6 +36,8 @@ OF_THE_PAST = {
     "drop_tag": "REF_NOT_FOUND",
     "rollback": "SNAPSHOT_NOT_FOUND",
     "write_ref": "REF_NOT_FOUND",
+    "fleet_apply": "FLEET_PLAN_NOT_FOUND",
+    "fleet_status": "FLEET_TABLE_NOT_FOUND",
 }
 """Events that name what happened in another lake, and the code that they are refused with in a new one."""
 LAST = ["alter_table_columns", "drop_table"]
