@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from regelate.core.fleet.conditions import Metric
 from regelate.core.planning.health import PointsLost
-from regelate.core.policy.policy import Selection
 from regelate.core.values import dataclass
 
 _HEALTHY = PointsLost()
@@ -90,19 +90,19 @@ def metrics(observation: TableObservation) -> Mapping[str, float]:
     """Return what conditions of a policy may ask for, by the names that they use; sizes in bytes."""
     seen = observation
     return {
-        "files": seen.files,
-        Selection.SMALL_FILES.value: seen.small_files,
-        "small-file-ratio": seen.small_files / seen.files if seen.files else 0.0,
-        "candidate-files": seen.candidate_files,
-        "delete-files": seen.delete_files,
-        "delete-rows": seen.delete_rows,
-        "bytes": seen.size_bytes,
-        "snapshots": seen.snapshots,
-        "manifests": seen.manifests,
-        "metadata-bytes": seen.metadata_bytes,
-        "partitions": seen.partitions,
-        "commits-per-hour": seen.commits_per_hour,
-        "health": seen.score,
+        Metric.FILES: seen.files,
+        Metric.SMALL_FILES: seen.small_files,
+        Metric.SMALL_FILE_RATIO: seen.small_files / seen.files if seen.files else 0.0,
+        Metric.CANDIDATE_FILES: seen.candidate_files,
+        Metric.DELETE_FILES: seen.delete_files,
+        Metric.DELETE_ROWS: seen.delete_rows,
+        Metric.BYTES: seen.size_bytes,
+        Metric.SNAPSHOTS: seen.snapshots,
+        Metric.MANIFESTS: seen.manifests,
+        Metric.METADATA_BYTES: seen.metadata_bytes,
+        Metric.PARTITIONS: seen.partitions,
+        Metric.COMMITS_PER_HOUR: seen.commits_per_hour,
+        Metric.HEALTH: seen.score,
     }
 
 
