@@ -24,7 +24,8 @@ from regelate.service.compactions import Compactions
 from regelate.service.engines import Engines
 from regelate.service.facade import Service
 from regelate.service.fleet import Fleet
-from regelate.service.fleet_desk import FleetDesk, FleetDoers
+from regelate.service.fleet_desk import FleetDesk
+from regelate.service.fleet_tables import FleetDoers
 from regelate.service.health import Health
 from regelate.service.job_desk import JobDesk
 from regelate.service.job_stores import JobStores

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regelate.core.access import Access
 from regelate.core.answers.fleet import (
     FleetApplyAnswer,
     FleetBill,
@@ -22,60 +21,56 @@ from regelate.core.answers.fleet import (
 from regelate.core.engines import LAMBDA
 from regelate.core.fleet.candidates import Worker
 from regelate.core.fleet.observation import TableObservation
-from regelate.core.fleet.operation import FleetOperation, FleetStatus, FleetTrigger
+from regelate.core.fleet.operation import FleetStatus, FleetTrigger
 from regelate.core.fleet.policy import FleetPolicy
-from regelate.core.fleet.proposals import Proposals, Verdict
+from regelate.core.fleet.proposals import Proposal, Proposals, Verdict
 from regelate.core.fleet.propose import propose
-from regelate.core.fleet.state import FleetRun, FleetState, TableState
-from regelate.core.jobs.job import JobRecord, Origin
+from regelate.core.fleet.state import FleetState, TableState
 from regelate.core.policy.policy import PlacementPolicy
 from regelate.core.policy.timeouts import Timeouts
-from regelate.core.requests import CompactRequest
 from regelate.core.values import dataclass
 from regelate.errors import NotFound, Unavailable, Unsupported
-from regelate.operations.compacting.continuing import RunPart
 from regelate.operations.fleet import telling
 from regelate.operations.fleet.applying import Busy, Effect, Places, PlannedItem, apply, plan_json, plan_of_json
-from regelate.operations.fleet.observe import Observed, observe, refreshed
 from regelate.operations.fleet.scan import ScanBudget, scan
 from regelate.operations.fleet.settle import Tariff, settle
 from regelate.operations.upkeep.sweep import idents_of
 from regelate.ports.clock import Clock
 from regelate.ports.fleet_store import FleetStore
-from regelate.service.access import CatalogAccess
-from regelate.service.job_desk import JobDesk
-from regelate.service.job_stores import JobStores
-from regelate.service.knobs import Knobs
+from regelate.service.fleet_tables import FleetDoers, FleetTables
 from regelate.service.once import once
-from regelate.service.open_tables import OpenTables
-from regelate.service.upkeep import Upkeep
-from regelate.tenancy import DEFAULT_TENANT, Address, Scope
+from regelate.tenancy import Scope
 
 if TYPE_CHECKING:
     from regelate.settings.models import FleetSettings
 
-NO_FILE_BY_SIZE = {"min-file-size-bytes": 1, "max-file-size-bytes": 2**62}
 APPLY_LOCK, APPLY_LEASE_SECONDS = "fleet", 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetDoers:
-    """Who does what a fleet decides."""
-
-    access: CatalogAccess
-    tables: OpenTables
-    knobs: Knobs
-    jobs: JobDesk
-    job_stores: JobStores
-    upkeep: Upkeep
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _View:
-    """The tables of a scope that the fleet remembers, and what would be done now, in view of all tables."""
+    """The fleet at one moment: `every` table that it remembers, those of a scope, and what would be done now, in view
+    of all tables, by the policy of the moment."""
 
+    every: tuple[TableState, ...]
     states: tuple[TableState, ...]
+    policy: FleetPolicy
     proposals: Proposals
+
+    @property
+    def proposed(self) -> list[Proposal]:
+        uuids = {state.table_uuid for state in self.states}
+        return [proposal for proposal in self.proposals.proposed if proposal.candidate.table_uuid in uuids]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        uuids = {state.table_uuid for state in self.states}
+        return [verdict for verdict in self.proposals.verdicts if verdict.table_uuid in uuids]
+
+    @property
+    def places(self) -> Places:
+        live = Counter(state.catalog for state in self.every if state.live is not None)
+        return Places(most=self.policy.max_running, most_per_catalog=self.policy.max_running_per_catalog, live=live)
 
 
 class FleetDesk:
@@ -103,6 +98,7 @@ class FleetDesk:
         self._catalogs = frozenset(catalogs)
         self._opened = once(self._open)
         self._read: tuple[int | None, FleetPolicy] | None = None
+        self._tables = FleetTables(doers, self._policy, lambda: self._store().now_ms())
 
     def scan(
         self,
@@ -116,9 +112,9 @@ class FleetDesk:
         from regelate.adapters.iceberg.admin import IcebergAdmin
 
         store, limits = self._store(), self._settings
-        settled = self._settle(store.states())
+        states, settled = self._settled()
         idents, unlisted = idents_of(IcebergAdmin(self._doers.access.survey(scope.catalog), defaults={}), scope.holds)
-        known = [state for state in store.states() if _holds(scope, state)]
+        known = [state for state in states if _holds(scope, state)]
         if unlisted:  # what could not be listed is not gone
             failed = {namespace for namespace, _ in unlisted}
             known = [state for state in known if state.ident.rpartition(".")[0] not in failed]
@@ -127,8 +123,12 @@ class FleetDesk:
             max_seconds=time_budget_seconds or limits.scan_seconds,
             ended=ended,
         )
-        done = scan(idents, known, lambda ident, before: self._look(scope, ident, before), store, self._clock, budget)
-        view = self._view(scope)
+
+        def look(ident: str, before: TableObservation | None) -> TableObservation:
+            return self._tables.look(scope, ident, before)
+
+        done = scan(idents, known, look, store, self._clock, budget)
+        view = self._view(scope, store.states())
         return FleetScanAnswer(
             observed=len(done.observed),
             unchanged=done.unchanged,
@@ -136,39 +136,21 @@ class FleetDesk:
             gone=done.gone,
             errors=tuple(telling.unseen(ident, error) for ident, error in (*unlisted, *done.failed)),
             settled=settled,
-            statuses=telling.statuses(self._of_scope(view)),
+            statuses=telling.statuses(view.verdicts),
         )
 
     def plan(self, scope: Scope, *, asked_by: str, trigger: FleetTrigger = FleetTrigger.DEMAND) -> FleetPlanAnswer:
         """Say what would begin now, and keep it for `apply`."""
-        store = self._store()
-        self._settle(store.states())
-        view = self._view(scope)
-        if scope.sees_all and trigger is FleetTrigger.DEMAND:
-            self._refuse_unmatched()  # a schedule, and a tenant, go on where a table that a line names was dropped
-        uuids = {state.table_uuid for state in view.states}
-        mine = [p for p in view.proposals.proposed if p.candidate.table_uuid in uuids]
-        items = [
-            PlannedItem(
-                table_uuid=p.candidate.table_uuid,
-                ident=p.candidate.ident,
-                max_files=p.max_files,
-                run=p.run(
-                    f"fleet-{uuid.uuid4().hex}", asked_by=asked_by, trigger=trigger, now_ms=view.proposals.now_ms
-                ),
-            )
-            for p in mine
-        ]
-        plan_id = f"fleet-plan-{uuid.uuid4().hex}" if items else None
-        if plan_id is not None:
-            store.remember(_key(scope, plan_id), plan_json(items))
+        view = self._view(scope, self._settled()[0])
+        plan_id, _ = self._kept_plan(scope, view, asked_by, trigger)
+        mine = view.proposed
         return FleetPlanAnswer(
             plan_id=plan_id,
             runs=tuple(telling.planned(p) for p in mine),
             dollars=round(sum(p.candidate.dollars for p in mine), 6),
-            bills=self._bills(scope, view),
+            bills=_bills(scope, view),
             pace_error=view.proposals.pace.error,
-            statuses=telling.statuses(self._of_scope(view)),
+            statuses=telling.statuses(view.verdicts),
         )
 
     def apply(
@@ -184,13 +166,9 @@ class FleetDesk:
 
         Errors: Unsupported JOBS_DISABLED; NotFound FLEET_PLAN_NOT_FOUND; Unavailable FLEET_BUSY.
         """
-        tools = self._doers.job_stores.needed()
-        plan_id = plan_id or self.plan(scope, asked_by=asked_by, trigger=trigger).plan_id
-        if plan_id is None:
-            return FleetApplyAnswer(plan_id=None, runs=(), left=(), predicted_dollars=0.0)
-        store = self._store()
-        kept = store.recall(_key(scope, plan_id))
-        if kept is None:
+        tools, store = self._doers.job_stores.needed(), self._store()
+        kept = None if plan_id is None else store.recall(_key(scope, plan_id))
+        if plan_id is not None and kept is None:
             raise NotFound("FLEET_PLAN_NOT_FOUND", "there is no such plan, or it is older than a week: plan again")
         lease = tools.store.acquire(APPLY_LOCK, uuid.uuid4().hex, APPLY_LEASE_SECONDS)
         if lease is None:
@@ -199,13 +177,17 @@ class FleetDesk:
         def do(item: PlannedItem) -> Effect:
             if not tools.store.renew(lease, APPLY_LEASE_SECONDS):
                 raise Busy("another request begins runs now")
-            return self._do(scope, item)
+            return self._tables.do(scope, item)
 
         try:
-            self._settle(store.states())
-            view = self._view(scope)
+            view = self._view(scope, self._settled()[0])
+            items: Sequence[PlannedItem]
+            if kept is None:
+                plan_id, items = self._kept_plan(scope, view, asked_by, trigger)
+            else:
+                items = plan_of_json(kept)
             begun = apply(
-                plan_of_json(kept),
+                items,
                 {state.table_uuid: state for state in view.states},
                 view.proposals,
                 do,
@@ -213,7 +195,7 @@ class FleetDesk:
                 self._tariff,
                 self._clock,
                 max_seconds=time_budget_seconds or self._settings.apply_seconds,
-                places=self._places(),
+                places=view.places,
             )
         finally:
             tools.store.release(lease)
@@ -235,9 +217,8 @@ class FleetDesk:
         self, scope: Scope, ident: str | None = None, *, status: FleetStatus | None = None, limit: int
     ) -> FleetStatusAnswer:
         """Say where tables stand: those that lost most points first. Errors: NotFound FLEET_TABLE_NOT_FOUND."""
-        self._settle(self._store().states())
-        view = self._view(scope)
-        verdicts = {verdict.table_uuid: verdict for verdict in view.proposals.verdicts}
+        view = self._view(scope, self._settled()[0])
+        verdicts = {verdict.table_uuid: verdict for verdict in view.verdicts}
         now_ms = view.proposals.now_ms
         told = [
             telling.standing(state, verdicts[state.table_uuid], now_ms=now_ms, private=_is_private(scope))
@@ -250,15 +231,13 @@ class FleetDesk:
         return FleetStatusAnswer(
             tables=tuple(told[:limit]),
             more=max(len(told) - limit, 0),
-            statuses=telling.statuses(self._of_scope(view)),
-            bills=self._bills(scope, view),
+            statuses=telling.statuses(view.verdicts),
+            bills=_bills(scope, view),
         )
 
     def history(self, scope: Scope, ident: str | None = None, *, limit: int) -> FleetHistoryAnswer:
         """List the runs that ended. Errors: NotFound FLEET_TABLE_NOT_FOUND."""
-        store = self._store()
-        states = store.states()
-        self._settle(states)
+        store, states = self._store(), self._settled()[0]
         mine = {state.table_uuid: state.ident for state in states if _holds(scope, state)}
         wanted = None
         if ident is not None:
@@ -280,115 +259,50 @@ class FleetDesk:
         if not ended() and self._doers.jobs.enabled:
             self.apply(scope, plan_id=None, asked_by="the schedule", trigger=FleetTrigger.SCHEDULE)
 
-    def _look(self, scope: Scope, ident: str, before: TableObservation | None) -> TableObservation:
-        knobs, address = self._doers.knobs, scope.address(ident)
-        with self._doers.tables.open(address, Access.READ) as session:
-            retention, now_ms = knobs.retention(session, None), self._store().now_ms()
-            # A catalog without tenants has no tables of one tenant's: whoever scans first would be sent the bill.
-            tenant = address.tenant_id if scope.multi_tenant else DEFAULT_TENANT
-            if before is not None and before.metadata_location == session.metadata_location:
-                snapshots, refs = session.reader.history()
-                names = {"catalog": scope.catalog, "ident": ident, "tenant": tenant}
-                found = refreshed(before, snapshots, refs, retention, now_ms=now_ms)
-                return replace(found, **names)  # type: ignore[arg-type]
-            policy = knobs.policy(session)
-            seen = Observed(
-                catalog=scope.catalog,
-                ident=ident,
-                tenant=tenant,
-                compaction=policy,
-                retention=retention,
-                manifest_target_bytes=session.manifest_target_bytes,
+    def _kept_plan(
+        self, scope: Scope, view: _View, asked_by: str, trigger: FleetTrigger
+    ) -> tuple[str | None, list[PlannedItem]]:
+        """Return the runs to begin now, and the id that they are kept by; None where there are none."""
+        if scope.sees_all and trigger is FleetTrigger.DEMAND:
+            self._refuse_unmatched(view)  # a schedule, and a tenant, go on where a table that a line names was dropped
+        now_ms = view.proposals.now_ms
+        items = [
+            PlannedItem(
+                table_uuid=p.candidate.table_uuid,
+                ident=p.candidate.ident,
+                max_files=p.max_files,
+                run=p.run(f"fleet-{uuid.uuid4().hex}", asked_by=asked_by, trigger=trigger, now_ms=now_ms),
             )
-            return observe(
-                session.reader.read(policy),
-                session.committer.manifests(),
-                seen,
-                now_ms=now_ms,
-                metadata_bytes=session.reader.metadata_bytes(),
-            )
+            for p in view.proposed
+        ]
+        if not items:
+            return None, items
+        plan_id = f"fleet-plan-{uuid.uuid4().hex}"
+        self._store().remember(_key(scope, plan_id), plan_json(items))
+        return plan_id, items
 
-    def _do(self, scope: Scope, item: PlannedItem) -> Effect:
-        """Do one operation, or submit the job that does it."""
-        address, run, upkeep = scope.address(item.ident), item.run, self._doers.upkeep
-        with self._doers.tables.open(address, Access.READ) as session:
-            if session.uuid != item.table_uuid:
-                raise Busy("another table has its name now: scan again")
-        if run.operation.rewrites_data:
-            there = self._doers.jobs.live(address, announce=True)
-            if there is None:
-                part = RunPart(base_run_id=run.run_id, part=1, request=self._asked(item, scope))
-                there = self._doers.jobs.submit(address, part, Origin.FLEET)
-            if there.run_id != run.run_id:
-                raise Busy(f"{there.job_id}, which somebody else asked for, is at it")
-            return Effect(job_id=there.job_id)
-        match run.operation:
-            case FleetOperation.EXPIRE:
-                expired = upkeep.expire_snapshots(
-                    address, retention_hours=None, min_snapshots_to_keep=None, grace_hours=None, dry_run=False
-                )
-                return Effect(did_something=expired.snapshots_expired > 0)
-            case FleetOperation.REWRITE_MANIFESTS:
-                return Effect(did_something=upkeep.rewrite_manifests(address, dry_run=False).manifests_replaced > 0)
-            case _:
-                removed = upkeep.remove_orphan_files(address, older_than_hours=None, dry_run=False)
-                return Effect(did_something=removed.orphan_files > 0)
+    def _settled(self) -> tuple[tuple[TableState, ...], int]:
+        """Settle the runs that have ended; return the fleet as it is then, and how many there were."""
+        store, tools = self._store(), self._doers.job_stores.tools
+        states = store.states()
+        ended = 0 if tools is None else settle(states, self._tables.job_of, store, self._tariff)
+        return (store.states() if ended else states), ended
 
-    def _asked(self, item: PlannedItem, scope: Scope) -> CompactRequest:
-        """Return the COMPACT of a run, by the options that the policy has for it. One for the deletes' sake takes the
-        files that deletes apply to, whatever the size of the others."""
-        options = dict(self._policy().for_table(scope.catalog, item.ident).compact_options)
-        if item.run.operation is FleetOperation.APPLY_DELETES:
-            options = {"delete-file-threshold": 1, **options, **NO_FILE_BY_SIZE}
-        return CompactRequest(
-            expire_snapshots=False,
-            max_cost=_most_it_may_cost(item.run),
-            max_files=item.max_files,
-            options=options or None,
-        )
-
-    def _view(self, scope: Scope) -> _View:
-        store = self._store()
-        states = tuple(state for state in store.states() if state.catalog in self._catalogs)
-        # The whole order, also of what has to wait for a place: how many are under way at once is said at the start.
-        policy = replace(self._policy(), max_running=max(len(states), 1), max_running_per_catalog=None)
-        proposals = propose(FleetState(tables=states), policy, store.now_ms(), worker=self._worker)
-        mine = tuple(state for state in states if _holds(scope, state))
-        return _View(states=mine, proposals=proposals)
-
-    def _settle(self, states: Sequence[TableState]) -> int:
-        tools = self._doers.job_stores.tools
-        if tools is None:
-            return 0
-        return settle(states, self._job_of, self._store(), self._tariff)
-
-    def _job_of(self, state: TableState, run: FleetRun) -> JobRecord | None:
-        if run.job_id is not None:
-            return self._doers.job_stores.needed().store.get(run.job_id)
-        table = state.ident.rpartition(".")[2]
-        address = Address(tenant_id=state.tenant, catalog=state.catalog, ident=state.ident, table=table)
-        return self._doers.jobs.of_run(address, run.run_id)
-
-    def _places(self) -> Places:
+    def _view(self, scope: Scope, every: tuple[TableState, ...]) -> _View:
+        states = tuple(state for state in every if state.catalog in self._catalogs)
         policy = self._policy()
-        live = Counter(state.catalog for state in self._store().states() if state.live is not None)
-        return Places(most=policy.max_running, most_per_catalog=policy.max_running_per_catalog, live=live)
+        # The whole order, also of what has to wait for a place: how many are under way at once is said at the start.
+        in_order = replace(policy, max_running=max(len(states), 1), max_running_per_catalog=None)
+        proposals = propose(FleetState(tables=states), in_order, self._store().now_ms(), worker=self._worker)
+        mine = tuple(state for state in states if _holds(scope, state))
+        return _View(every=every, states=mine, policy=policy, proposals=proposals)
 
-    def _refuse_unmatched(self) -> None:
+    def _refuse_unmatched(self, view: _View) -> None:
         """Refuse a policy with a glob for no table of any catalog, once tables are known."""
-        if self._settings.policy and (states := self._store().states()):
+        if self._settings.policy and view.every:
             from regelate.settings.fleet_policy import refuse_unmatched
 
-            refuse_unmatched(self._policy(), [(state.catalog, state.ident) for state in states])
-
-    def _of_scope(self, view: _View) -> list[Verdict]:
-        uuids = {state.table_uuid for state in view.states}
-        return [verdict for verdict in view.proposals.verdicts if verdict.table_uuid in uuids]
-
-    def _bills(self, scope: Scope, view: _View) -> tuple[FleetBill, ...]:
-        """Return the bills of a scope's tenants; the fleet's own is told to who may see all of them."""
-        found = telling.bills(view.proposals, self._policy(), (state.tenant for state in view.states))
-        return found[1:] if _is_private(scope) else found
+            refuse_unmatched(view.policy, [(state.catalog, state.ident) for state in view.every])
 
     def _store(self) -> FleetStore:
         found = self._opened()
@@ -421,11 +335,10 @@ class FleetDesk:
         return self._read[1]
 
 
-def _most_it_may_cost(run: FleetRun) -> float:
-    """Return the `max_cost` of a run: COMPACT's own estimate knows nothing of the pace, and is double where every value
-    is verified."""
-    slower = run.model_seconds / run.predicted_seconds if run.predicted_seconds > 0 else 1.0
-    return 2 * run.max_dollars * max(slower, 1.0)
+def _bills(scope: Scope, view: _View) -> tuple[FleetBill, ...]:
+    """Return the bills of a scope's tenants; the fleet's own is told to who may see all of them."""
+    found = telling.bills(view.proposals, view.policy, (state.tenant for state in view.states))
+    return found[1:] if _is_private(scope) else found
 
 
 def _is_private(scope: Scope) -> bool:

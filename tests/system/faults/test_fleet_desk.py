@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from regelate.adapters.fleetstore.sqlite import SqliteFleet
+from regelate.core.jobs.job import JobRecord
+from regelate.errors import Unavailable
+from regelate.service.job_desk import JobDesk
 from tests.support.deletes_writer import add_position_deletes
 from tests.system.faults.stack import LOCAL_CATALOG, Answer, Stack, request, schema, stack_with
 
@@ -415,3 +418,47 @@ def test_a_policy_that_was_changed_holds_at_once(tmp_path: Path) -> None:
     os.utime(tmp_path / "regelate.yaml", ns=(1, 1))
     assert stack.ok("FLEET_PLAN")["runs"] == []
     assert standing(stack, "t")["status"] == "DISABLED"
+
+
+def test_the_fleet_is_read_once_to_plan_and_to_begin(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    ill(stack, "t", 8)
+    stack.ok("FLEET_SCAN")
+    reads, read = [], SqliteFleet.states
+
+    def counted(store: SqliteFleet) -> Any:
+        reads.append(store)
+        return read(store)
+
+    monkeypatch.setattr(SqliteFleet, "states", counted)
+    plan_id = stack.ok("FLEET_PLAN")["plan_id"]
+    assert len(reads) == 1
+    assert len(stack.ok("FLEET_APPLY", plan_id=plan_id)["runs"]) == 1
+    assert len(reads) == 2
+    work(stack)
+    assert standing(stack, "t")["status"] == "COOLING"  # the end of the run is seen by a second look
+    assert len(reads) == 4
+
+
+def test_a_run_whose_job_nobody_noted_is_found_in_a_catalog_that_tenants_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = stack_of(tmp_path, tenants=["acme"])
+    fields = {"tenant_id": "acme", "table": "t"}
+    stack.accepted("CREATE_TABLE", {"operation": "CREATE_TABLE", **fields, "schema": schema({"id": "long"})})
+    for number in range(6):
+        stack.accepted("WRITE", {"operation": "WRITE", **fields, "records": [{"id": number}]})
+    stack.accepted("FLEET_SCAN", {"operation": "FLEET_SCAN", "tenant_id": "acme"})
+    submit = JobDesk.submit
+
+    def lost(*args: Any, **more: Any) -> JobRecord:
+        submit(*args, **more)
+        raise Unavailable("JOBS_UNAVAILABLE", "the reply was lost")
+
+    monkeypatch.setattr(JobDesk, "submit", lost)
+    begun = stack.accepted("FLEET_APPLY", {"operation": "FLEET_APPLY", "tenant_id": "acme"})
+    assert [run["outcome"] for run in begun["runs"]] == [None]
+    work(stack)
+    told = stack.accepted("FLEET_HISTORY", {"operation": "FLEET_HISTORY", "tenant_id": "acme"})
+    assert [(run["outcome"], run["files_after"]) for run in told["runs"]] == [("DONE", 1)]
+    jobs = stack.accepted("LIST_JOBS", {"operation": "LIST_JOBS", "tenant_id": "acme"})["jobs"]
+    assert [job["job_id"] for job in jobs] == [told["runs"][0]["job_id"]]

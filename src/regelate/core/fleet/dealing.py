@@ -16,7 +16,7 @@ from regelate.core.table.time_ranges import HOUR_MS
 from regelate.core.values import dataclass
 
 SET_ASIDE = 1.25
-"""Times the prediction that are set aside for a run, which is ended there: no budget is ever exceeded by a slow run."""
+"""Times the prediction that are set aside for a run: what it takes beyond that is on the bill that comes after it."""
 FIRST_SHARE = 0.1
 """Of an even share of the fleet's day, kept for each tenant that was not served yet today."""
 LEAST_PART = 10.0
