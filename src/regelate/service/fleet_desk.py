@@ -196,18 +196,13 @@ class FleetDesk:
                 self._clock,
                 max_seconds=time_budget_seconds or self._settings.apply_seconds,
                 places=view.places,
+                private=_is_private(scope),
             )
         finally:
             tools.store.release(lease)
         runs = tuple(telling.run_told(b.item.ident, b.run) for b in begun if b.run is not None)
         left = tuple(
-            LeftRun(
-                table=b.item.ident,
-                operation=b.item.run.operation,
-                why=telling.told_to(b.why, private=_is_private(scope)),
-            )
-            for b in begun
-            if b.run is None
+            LeftRun(table=b.item.ident, operation=b.item.run.operation, why=b.why) for b in begun if b.run is None
         )
         return FleetApplyAnswer(
             plan_id=plan_id, runs=runs, left=left, predicted_dollars=round(sum(r.predicted_dollars for r in runs), 6)

@@ -462,3 +462,19 @@ def test_a_run_whose_job_nobody_noted_is_found_in_a_catalog_that_tenants_share(
     assert [(run["outcome"], run["files_after"]) for run in told["runs"]] == [("DONE", 1)]
     jobs = stack.accepted("LIST_JOBS", {"operation": "LIST_JOBS", "tenant_id": "acme"})["jobs"]
     assert [job["job_id"] for job in jobs] == [told["runs"][0]["job_id"]]
+
+
+def test_a_tenant_is_told_no_amount_of_what_all_tenants_spend_from(tmp_path: Path) -> None:
+    catalog = {**LOCAL_CATALOG, "namespace_template": "{tenant_id}__{namespace}"}
+    policy = "budgets: {dollars-per-day: 0.00001}\n"
+    stack = stack_of(tmp_path, policy, tenants=["acme", "globex"], catalogs={"shared": catalog})
+    fields = {"tenant_id": "acme", "table": "t"}
+    stack.accepted("CREATE_TABLE", {"operation": "CREATE_TABLE", **fields, "schema": schema({"id": "long"})})
+    for number in range(6):
+        stack.accepted("WRITE", {"operation": "WRITE", **fields, "records": [{"id": number}]})
+    stack.accepted("FLEET_SCAN", {"operation": "FLEET_SCAN", "tenant_id": "acme"})
+    (mine,) = stack.accepted("FLEET_STATUS", {"operation": "FLEET_STATUS", "tenant_id": "acme"})["tables"]
+    (known,) = stack.invoke({"operation": "FLEET_STATUS"})["tables"]
+    assert "not enough is left of the day of the fleet" in mine["sentence"]
+    assert "is missing" in known["sentence"]
+    assert "is missing" not in mine["sentence"]

@@ -417,3 +417,20 @@ def test_a_quiet_window_cools_until_its_end() -> None:
     window = QuietWindow(start=time(11), end=time(14))
     told = only(table(ill()), FleetPolicy(quiet_windows=(window,)))
     assert (told.status, told.eligible_ms) == (FleetStatus.COOLING, NOW_MS + 2 * HOUR_MS)
+
+
+@pytest.mark.parametrize("account", ["dollars_per_day", "dollars_per_month", "gb_seconds_per_day"])
+def test_what_others_have_spent_cannot_be_told_from_what_a_tenant_is_told(account: str) -> None:
+    """Of a table with 70,000 snapshots to let go, which costs some $0.04 and 700 GB-seconds, and none of it in part."""
+    policy = FleetPolicy(budgets=Budgets(**{account: 1000.0 if account == "gb_seconds_per_day" else 1.0}))
+    mine = table(ill("mine", 8, tenant="acme", files_after=8, snapshots=70_000, expirable_snapshots=70_000))
+    told = []
+    for share in (0.98, 0.99):
+        busy = live_run("run-0")
+        paid = ended(busy, actual_dollars=share, actual_gb_seconds=1000 * share)
+        spent = table(ill("other", tenant="bolt")).queued(busy).settled(paid)
+        told.append(propose(FleetState(tables=(spent, mine)), policy, NOW_MS).verdicts[1])
+    assert [verdict.status for verdict in told] == [FleetStatus.OVER_BUDGET] * 2
+    assert told[0].sentence != told[1].sentence
+    assert told[0].told(private=True) == told[1].told(private=True)
+    assert "not enough is left of the" in told[0].told(private=True)

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from typing import NamedTuple
 
 from regelate.core.fleet.candidates import BEGIN_SECONDS, EPSILON, Candidate, Worker
 from regelate.core.fleet.policy import Budgets, FleetPolicy, TablePolicy
@@ -35,10 +36,14 @@ class Until(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a candidate is not done now: what is missing, and until when that stays so."""
+    """Why a candidate is not done now: what is missing, and until when that stays so.
+
+    `discreet`: the same for one of several tenants, where the amounts tell what others have spent.
+    """
 
     reason: str
     until: Until
+    discreet: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +109,15 @@ class _Account:
 
 
 _NO_LIMIT = float("inf")
+
+
+class _Room(NamedTuple):
+    """What is left for a candidate by one limit; `everybodys`: of an account that all tenants spend from."""
+
+    whose: str
+    dollars: float
+    until: Until
+    everybodys: bool = False
 
 
 def _left(limit: float | None, used: float) -> float:
@@ -186,33 +200,37 @@ class Dealer:
         if most is not None and by_catalog.get(candidate.catalog, 0) >= most:
             return Refusal(reason=_taken(most, f" of catalog {candidate.catalog}"), until=Until.PLACE)
         wanted, room = candidate.dollars * SET_ASIDE, self._rooms(bid)
-        least = min(room, key=lambda one: one[1])
-        if wanted <= least[1]:
+        least = min(room, key=lambda one: one.dollars)
+        if wanted <= least.dollars:
             return candidate
-        part = _part(candidate, least[1] / SET_ASIDE)
+        part = _part(candidate, least.dollars / SET_ASIDE)
         if part is not None:
             return part
-        missing = f"{dollars(wanted - least[1])} is missing: {dollars(wanted)} would be set aside"
-        return Refusal(reason=f"{missing}, and {dollars(least[1])} is left of {least[0]}", until=least[2])
+        whose, left, until, everybodys = least
+        missing = f"{dollars(wanted - left)} is missing: {dollars(wanted)} would be set aside"
+        discreet = f"{dollars(wanted)} would be set aside, and not enough is left of {whose}" if everybodys else None
+        return Refusal(reason=f"{missing}, and {dollars(left)} is left of {whose}", until=until, discreet=discreet)
 
-    def _rooms(self, bid: Bid) -> list[tuple[str, float, Until]]:
+    def _rooms(self, bid: Bid) -> list[_Room]:
         """Return the dollars left for a candidate by every limit; GB-seconds as the dollars that pay for them."""
         candidate, mine, fleet = bid.candidate, self._tenants[bid.candidate.tenant], self._fleet
         rate = candidate.dollars / candidate.gb_seconds if candidate.gb_seconds else 0.0
         others = len(self._unserved) - (candidate.tenant in self._unserved)
         rooms = [
-            ("the day of the fleet", max(fleet.day - others * self._first, 0.0), Until.DAY),
-            ("the month of the fleet", fleet.month, Until.MONTH),
-            (f"the day of {mine.whose}", mine.day, Until.DAY),
-            (f"the month of {mine.whose}", mine.month, Until.MONTH),
+            _Room("the day of the fleet", max(fleet.day - others * self._first, 0.0), Until.DAY, everybodys=True),
+            _Room("the month of the fleet", fleet.month, Until.MONTH, everybodys=True),
+            _Room(f"the day of {mine.whose}", mine.day, Until.DAY),
+            _Room(f"the month of {mine.whose}", mine.month, Until.MONTH),
         ]
         for account in (fleet, mine):
             if account.gb_seconds != _NO_LIMIT:
-                rooms.append((f"the GB-seconds of {account.whose}'s day", account.gb_seconds * rate, Until.DAY))
+                whose, left = f"the GB-seconds of {account.whose}'s day", account.gb_seconds * rate
+                rooms.append(_Room(whose, left, Until.DAY, everybodys=account is fleet))
         if bid.policy.max_cost_per_day is not None:
-            rooms.append(("the day of the table", max(bid.policy.max_cost_per_day - bid.spent_today, 0.0), Until.DAY))
+            left = max(bid.policy.max_cost_per_day - bid.spent_today, 0.0)
+            rooms.append(_Room("the day of the table", left, Until.DAY))
         if bid.policy.max_cost_per_run is not None:
-            rooms.append(("what a run may cost", bid.policy.max_cost_per_run, Until.POLICY))
+            rooms.append(_Room("what a run may cost", bid.policy.max_cost_per_run, Until.POLICY))
         return rooms
 
     def _pay(self, candidate: Candidate, by_catalog: dict[str, int]) -> None:

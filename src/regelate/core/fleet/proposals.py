@@ -59,7 +59,8 @@ class Verdict:
 
     `eligible_ms`: when it may have a run, None where nobody can say (somebody has to resume it or change the policy).
     `next_look_ms`: when it should be looked at again, 0 for at once. `best` is what would be done first, with its
-    `score`, also where it is not done. `pause` is the breaker that is open, if one is.
+    `score`, also where it is not done. `pause` is the breaker that is open, if one is. `discreet` is the sentence for
+    one of several tenants, whom the others' affairs are none of, where it is another.
     """
 
     table_uuid: str
@@ -74,6 +75,11 @@ class Verdict:
     best: Candidate | None = None
     score: float | None = None
     pause: Pause | None = None
+    discreet: str | None = None
+
+    def told(self, *, private: bool) -> str:
+        """Return the sentence; `private`: for one of several tenants."""
+        return self.discreet if private and self.discreet is not None else self.sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,14 +111,15 @@ def _dealt(
         told = f"Proposed as number {proposal.rank}: {proposal.reason}."
         return Stands(status=FleetStatus.DUE, sentence=told, eligible_ms=now_ms)
     why, best = refused[table.table_uuid], what(stand.may[0][0])
-    told = f"{best[:1].upper()}{best[1:]}, but {why.reason}."
+    status, again, then = FleetStatus.OVER_BUDGET, None, ""
     if why.until is Until.PLACE:
-        return Stands(status=FleetStatus.DUE, sentence=told, eligible_ms=now_ms + LEAST_MS)
-    if why.until is Until.POLICY:
-        return Stands(status=FleetStatus.OVER_BUDGET, sentence=told, eligible_ms=None)
-    again = next_day_ms(now_ms) if why.until is Until.DAY else next_month_ms(now_ms)
-    told = f"{told[:-1]}; {why.until.value} begins at {at(again)}."
-    return Stands(status=FleetStatus.OVER_BUDGET, sentence=told, eligible_ms=again)
+        status, again = FleetStatus.DUE, now_ms + LEAST_MS
+    elif why.until is not Until.POLICY:
+        again = next_day_ms(now_ms) if why.until is Until.DAY else next_month_ms(now_ms)
+        then = f"; {why.until.value} begins at {at(again)}"
+    begins = f"{best[:1].upper()}{best[1:]}, but"
+    discreet = None if why.discreet is None else f"{begins} {why.discreet}{then}."
+    return Stands(status=status, sentence=f"{begins} {why.reason}{then}.", eligible_ms=again, discreet=discreet)
 
 
 def _verdict(table: TableState, stand: Stands, first: Scored | None) -> Verdict:
@@ -130,6 +131,7 @@ def _verdict(table: TableState, stand: Stands, first: Scored | None) -> Verdict:
         tenant=table.tenant,
         status=stand.status,
         sentence=stand.sentence,
+        discreet=stand.discreet,
         cadence=cadence_of(0.0 if seen is None else seen.commits_per_hour),
         eligible_ms=stand.eligible_ms,
         next_look_ms=next_look_ms(table),

@@ -19,11 +19,13 @@ Scored = tuple[Candidate, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stands:
-    """A table's status and sentence. `may`: what may be done for it now, with its score; nothing stands in its way."""
+    """A table's status and sentence. `may`: what may be done for it now, with its score; nothing stands in its way.
+    `discreet`: the sentence for one of several tenants, where it is another."""
 
     status: FleetStatus
     sentence: str
     eligible_ms: int | None
+    discreet: str | None = None
     pause: Pause | None = None
     may: tuple[Scored, ...] = ()
 

@@ -96,16 +96,17 @@ def apply(
     *,
     max_seconds: float,
     places: Places,
+    private: bool,
 ) -> tuple[Begun, ...]:
     """Begin what of a plan would be proposed `now` as well, so that no budget is spent twice by two plans.
 
     A run that was begun before is told as it stands: the same plan twice does its work once. One that has room for a
     part of its work only, since then, is left to the next plan. `do` begins a run or, for what is no job, does it.
-    Errors of one run are its own.
+    `private`: whoever asks is one of several tenants. Errors of one run are its own.
     """
     until = clock.monotonic() + max_seconds
     fresh = {(p.candidate.table_uuid, p.operation): p for p in now.proposed}
-    sentences = {verdict.table_uuid: verdict.sentence for verdict in now.verdicts}
+    sentences = {verdict.table_uuid: verdict.told(private=private) for verdict in now.verdicts}
     live = Counter(places.live)
     found: list[Begun] = []
     for item in items:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -66,13 +65,6 @@ def planned(proposal: Proposal) -> PlannedRun:
     )
 
 
-_OF_THE_FLEET = re.compile(r"\$[\d.,]+ is left of (the (?:day|month) of the fleet|the GB-seconds of the fleet's day)")
-
-
-def told_to(sentence: str, *, private: bool) -> str:
-    return _OF_THE_FLEET.sub(r"not enough is left of \1", sentence) if private else sentence
-
-
 def standing(state: TableState, verdict: Verdict, *, now_ms: int, private: bool) -> TableStanding:
     """Say where a table stands. `private`: to one of several tenants, whom the fleet's account is none of."""
     seen, last = state.observation, state.live or state.last_run
@@ -80,7 +72,7 @@ def standing(state: TableState, verdict: Verdict, *, now_ms: int, private: bool)
         table=state.ident,
         tenant=state.tenant,
         status=verdict.status,
-        sentence=told_to(verdict.sentence, private=private),
+        sentence=verdict.told(private=private),
         next_eligible_at=iso_time(verdict.eligible_ms),
         next_look_at=iso_time(verdict.next_look_ms or None),
         observed_at=None if seen is None else iso_time(seen.observed_ms),
