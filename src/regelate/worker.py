@@ -46,8 +46,8 @@ def _preload() -> None:
     except RegelateError:
         return
     if settings.jobs.store == "dynamodb":
-        import regelate.adapters.jobstore.dynamodb
-        import regelate.adapters.jobstore.sqs  # noqa: F401
+        import regelate.adapters.records.dynamo_jobs
+        import regelate.adapters.records.sqs  # noqa: F401
 
 
 lambda_handler = load()

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from regelate.adapters.fleetstore.dynamodb import READ_AT_ONCE, DynamoFleet
-from regelate.adapters.fleetstore.sqlite import SqliteFleet
+from regelate.adapters.records.dynamo_fleet import READ_AT_ONCE, DynamoFleet
+from regelate.adapters.records.sqlite_fleet import SqliteFleet
 from regelate.core.fleet.operation import FleetOperation, FleetOutcome, FleetTrigger
 from regelate.core.fleet.state import FleetRun, TableState
 from regelate.errors import Conflict, Unavailable

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from regelate.adapters.jobstore.dynamodb import DynamoJobs
-from regelate.adapters.jobstore.record_json import from_json, to_json
-from regelate.adapters.jobstore.sqlite import SqliteJobs
-from regelate.adapters.jobstore.sqs import SqsQueue
+from regelate.adapters.records.dynamo_jobs import DynamoJobs
+from regelate.adapters.records.record_json import from_json, to_json
+from regelate.adapters.records.sqlite_jobs import SqliteJobs
+from regelate.adapters.records.sqs import SqsQueue
 from regelate.core.jobs.job import JobRecord, JobState, JobTotals, Origin
 from regelate.core.jobs.listing import EVERY_JOB, JobFilter, place_of
 from regelate.core.requests import CompactRequest

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regelate.adapters.jobstore.sqlite import SqliteJobs
+from regelate.adapters.records.sqlite_jobs import SqliteJobs
 from regelate.core.measures.measures import JobsCounted
 from regelate.errors import RegelateError, Unavailable
 from regelate.operations.jobs.jobs import JobTools, cancel, submit

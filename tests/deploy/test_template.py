@@ -11,7 +11,7 @@ from typing import Any
 import pyiceberg
 import pytest
 
-from regelate.adapters.jobstore.dynamodb import INDEX, WAITING
+from regelate.adapters.records.dynamo_jobs import INDEX, WAITING
 from regelate.adapters.spark.emr_serverless import STATES
 from regelate.adapters.telemetry.emf import NAMESPACE, SERVICE
 from regelate.core.access import Access, session_policy
@@ -429,7 +429,8 @@ def test_a_full_queue_leaves_a_worker_for_schedules_and_for_invokes_by_hand() ->
 
 def test_the_jobs_table_has_the_key_and_the_ttl_that_the_store_writes() -> None:
     table = RESOURCES["JobsTable"]["Properties"]
-    source = (ROOT / "src" / "regelate" / "adapters" / "jobstore" / "dynamodb.py").read_text()
+    records = ROOT / "src" / "regelate" / "adapters" / "records"
+    source = "".join((records / f"{name}.py").read_text() for name in ("dynamo_table", "dynamo_jobs"))
     assert table["KeySchema"] == [{"AttributeName": "pk", "KeyType": "HASH"}]
     assert table["TimeToLiveSpecification"] == {"AttributeName": "expires", "Enabled": True}
     indexes = {

@@ -308,11 +308,11 @@ class FleetDesk:
     def _open(self) -> FleetStore | None:
         found = self._settings
         if found.store == "dynamodb":
-            from regelate.adapters.fleetstore.dynamodb import DynamoFleet
+            from regelate.adapters.records.dynamo_fleet import DynamoFleet
 
             return DynamoFleet(found.table or "", timeouts=self._timeouts)
         if found.store == "sqlite":
-            from regelate.adapters.fleetstore.sqlite import SqliteFleet
+            from regelate.adapters.records.sqlite_fleet import SqliteFleet
 
             return SqliteFleet(Path(found.path or ""))
         return None

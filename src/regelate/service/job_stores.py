@@ -12,7 +12,7 @@ from regelate.ports.telemetry import Telemetry
 from regelate.service.once import once
 
 if TYPE_CHECKING:
-    from regelate.adapters.jobstore.sqlite import SqliteJobs
+    from regelate.adapters.records.sqlite_jobs import SqliteJobs
     from regelate.settings.models import JobSettings
 
 
@@ -42,8 +42,8 @@ class JobStores:
         store: Any = self.embedded
         queue: Any = store
         if found.store == "dynamodb":
-            from regelate.adapters.jobstore.dynamodb import DynamoJobs
-            from regelate.adapters.jobstore.sqs import SqsQueue
+            from regelate.adapters.records.dynamo_jobs import DynamoJobs
+            from regelate.adapters.records.sqs import SqsQueue
 
             seconds = found.retention_hours * 3600
             store = DynamoJobs(found.table or "", retention_seconds=seconds, timeouts=self._timeouts)
@@ -60,7 +60,7 @@ class JobStores:
         found = self._settings
         if found.store != "sqlite":
             return None
-        from regelate.adapters.jobstore.sqlite import SqliteJobs
+        from regelate.adapters.records.sqlite_jobs import SqliteJobs
 
         return SqliteJobs(Path(found.path or ""), retention_seconds=found.retention_hours * 3600)
 

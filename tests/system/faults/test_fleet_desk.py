@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from regelate.adapters.fleetstore.sqlite import SqliteFleet
+from regelate.adapters.records.sqlite_fleet import SqliteFleet
 from regelate.core.jobs.job import JobRecord
 from regelate.errors import Unavailable
 from regelate.service.job_desk import JobDesk

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from regelate.adapters.jobstore.record_json import to_json
+from regelate.adapters.records.record_json import to_json
 from regelate.core.jobs.job import JobRecord, JobState
 from regelate.core.policy.policy import PlacementPolicy
 from regelate.errors import Conflict, DataUnavailable, Unavailable

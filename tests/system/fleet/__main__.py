@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
 
-from regelate.adapters.fleetstore.sqlite import SqliteFleet
+from regelate.adapters.records.sqlite_fleet import SqliteFleet
 from tests.system.fleet.report import Report, laws_broken, report
 from tests.system.fleet.rivals import ANYBODY, autocomp, illest_first, month_of, oracle
 from tests.system.fleet.trial import Fleet, dollars_to_cure, policy_for

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regelate.adapters.fleetstore.sqlite import SqliteFleet
+from regelate.adapters.records.sqlite_fleet import SqliteFleet
 from regelate.core.fleet.policy import Budgets
 from tests.system.fleet.report import Report, laws_broken, report
 from tests.system.fleet.rivals import ANYBODY, autocomp, illest_first, month_of, oracle

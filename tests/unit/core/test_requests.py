@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regelate.adapters.jobstore.record_json import from_json
+from regelate.adapters.records.record_json import from_json
 from regelate.core.policy.options import CompactionDefaults, resolve_policy
 from regelate.core.requests import (
     CompactRequest,

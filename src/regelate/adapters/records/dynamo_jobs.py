@@ -9,32 +9,28 @@ The index `newest` has all jobs by their age, for lists. It is one partition, be
 tenants at once: what is not asked for is left out by DynamoDB, but read, and the TTL keeps it small. The index
 `waiting` has the keys of those that are QUEUED, so that to count them costs next to nothing.
 
-DynamoDB compares nothing with a clock of its own, and the clocks of workers differ. So its time is taken from the
-`Date` of its answers, to the second, and a lease is longer than that.
+Its times are to the second (dynamo_table.py), and a lease is longer than that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from email.utils import parsedate_to_datetime
 from itertools import islice
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from regelate.adapters.jobstore.aws import client_of, faults
-from regelate.adapters.jobstore.record_json import from_json, to_json
+from regelate.adapters.records.dynamo_table import INDEX, DynamoTable, Item, key_of
+from regelate.adapters.records.faults import of_jobs
+from regelate.adapters.records.record_json import from_json, to_json
 from regelate.core.jobs.job import JobRecord, JobState, Lease
 from regelate.core.jobs.listing import JobFilter, place_of
 from regelate.core.policy.timeouts import Timeouts
 from regelate.errors import Unavailable
 
 TRIES = 8
-INDEX = "newest"
 WAITING = "waiting"
-_TOLD = "the job store failed"
 _AS_JOB = "job"
-Item = Mapping[str, Any]
 _Conditions = Mapping[str, Mapping[str, str | None]]
 
 
@@ -44,12 +40,11 @@ class DynamoJobs:
     def __init__(
         self, table: str, *, retention_seconds: float, client: Any = None, timeouts: Timeouts | None = None
     ) -> None:
-        self._table = table
+        self._table = DynamoTable(table, "the job store", of_jobs, client=client, timeouts=timeouts)
         self._retention_seconds = retention_seconds
-        self._client = client_of("dynamodb", timeouts or Timeouts()) if client is None else client
 
     def now_ms(self) -> int:
-        return self._read("clock")[1]
+        return self._table.now_ms()
 
     def add(self, record: JobRecord) -> JobRecord:
         """Store the job first and then name it as the table's: one that is named exists, or did.
@@ -61,7 +56,7 @@ class DynamoJobs:
             known = self.get(record.job_id)
             if known is not None and known.state.is_final:
                 return known
-            item, _now = self._read(_lock_key(record.lock))
+            item, _now = self._table.read(_lock_key(record.lock))
             named = item.get("job_id", {}).get("S")
             holding = None if named is None else self.get(named)
             if holding is not None and not holding.state.is_final:
@@ -75,11 +70,11 @@ class DynamoJobs:
         raise Unavailable("JOBS_UNAVAILABLE", f"{TRIES} other requests came first with a job for {record.ident}")
 
     def get(self, job_id: str) -> JobRecord | None:
-        item, _ = self._read(_job_key(job_id))
+        item, _ = self._table.read(_job_key(job_id))
         return from_json(item["body"]["S"]) if item else None
 
     def live(self, lock: str) -> JobRecord | None:
-        item, _ = self._read(_lock_key(lock))
+        item, _ = self._table.read(_lock_key(lock))
         found = self.get(item["job_id"]["S"]) if "job_id" in item else None
         return None if found is None or found.state.is_final else found
 
@@ -87,7 +82,7 @@ class DynamoJobs:
         return self._put(after, "version = :before", {":before": {"N": str(before.version)}})
 
     def acquire(self, lock: str, holder: str, seconds: float) -> Lease | None:
-        item, now_ms = self._read(_lock_key(lock))
+        item, now_ms = self._table.read(_lock_key(lock))
         if int(item.get("until_ms", {"N": "0"})["N"]) > now_ms:
             return None
         seen = int(item.get("fence", {"N": "0"})["N"])
@@ -106,7 +101,7 @@ class DynamoJobs:
         return Lease(lock=lock, holder=holder, fence=seen + 1) if taken else None
 
     def held(self, lock: str) -> bool:
-        item, now_ms = self._read(_lock_key(lock))
+        item, now_ms = self._table.read(_lock_key(lock))
         return int(item.get("until_ms", {"N": "0"})["N"]) > now_ms
 
     def renew(self, lease: Lease, seconds: float) -> bool:
@@ -120,9 +115,9 @@ class DynamoJobs:
         return ()
 
     def waiting(self) -> int:
-        with faults(_TOLD):
-            pages = self._client.get_paginator("query").paginate(
-                TableName=self._table,
+        with self._table.faults():
+            pages = self._table.client.get_paginator("query").paginate(
+                TableName=self._table.name,
                 IndexName=WAITING,
                 KeyConditionExpression="waits_as = :as",
                 ExpressionAttributeValues={":as": {"S": _AS_JOB}},
@@ -141,9 +136,9 @@ class DynamoJobs:
         }
         of_index, values = _asked(keys)
         of_list, more = _asked(rules)
-        with faults(_TOLD):
-            pages = self._client.get_paginator("query").paginate(
-                TableName=self._table,
+        with self._table.faults():
+            pages = self._table.client.get_paginator("query").paginate(
+                TableName=self._table.name,
                 IndexName=INDEX,
                 KeyConditionExpression=of_index,
                 ExpressionAttributeValues={**values, **more},
@@ -165,18 +160,11 @@ class DynamoJobs:
             },
         )
 
-    def _read(self, key: str) -> tuple[Item, int]:
-        """Return an item, empty where there is none, and the store's time in milliseconds."""
-        with faults(_TOLD):
-            found = self._client.get_item(TableName=self._table, Key=_key(key), ConsistentRead=True)
-        date = found["ResponseMetadata"]["HTTPHeaders"]["date"]
-        return found.get("Item", {}), int(parsedate_to_datetime(date).timestamp() * 1000)
-
     def _put(self, record: JobRecord, condition: str, values: Item | None = None) -> bool:
         """Store a record. Only one that has ended expires: a live one is somebody's to bring to its end."""
         expires = str(record.updated_ms // 1000 + int(self._retention_seconds))
         item = {
-            **_key(_job_key(record.job_id)),
+            **key_of(_job_key(record.job_id)),
             "body": {"S": to_json(record)},
             "version": {"N": str(record.version)},
             "listed_as": {"S": _AS_JOB},
@@ -189,17 +177,19 @@ class DynamoJobs:
             **({"expires": {"N": expires}} if record.state.is_final else {}),
         }
         more = {} if values is None else {"ExpressionAttributeValues": values}
-        with faults(_TOLD):
+        with self._table.faults():
             return _held(
-                lambda: self._client.put_item(TableName=self._table, Item=item, ConditionExpression=condition, **more)
+                lambda: self._table.client.put_item(
+                    TableName=self._table.name, Item=item, ConditionExpression=condition, **more
+                )
             )
 
     def _update(self, key: str, update: str, condition: str, values: Item) -> bool:
-        with faults(_TOLD):
+        with self._table.faults():
             return _held(
-                lambda: self._client.update_item(
-                    TableName=self._table,
-                    Key=_key(key),
+                lambda: self._table.client.update_item(
+                    TableName=self._table.name,
+                    Key=key_of(key),
                     UpdateExpression=update,
                     ConditionExpression=condition,
                     ExpressionAttributeValues=values,
@@ -211,10 +201,6 @@ def _asked(conditions: _Conditions) -> tuple[str, Item]:
     """Join the conditions whose values are all known; return their text, and the values as DynamoDB takes them."""
     known = {text: values for text, values in conditions.items() if None not in values.values()}
     return " AND ".join(known), {name: {"S": value} for values in known.values() for name, value in values.items()}
-
-
-def _key(key: str) -> dict[str, Any]:
-    return {"pk": {"S": key}}
 
 
 def _job_key(job_id: str) -> str:

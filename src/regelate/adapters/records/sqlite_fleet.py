@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 
+from regelate.adapters.records.faults import of_fleet
+from regelate.adapters.records.sqlite_file import NOW_MS, SqliteFile
 from regelate.core.fleet.state import FleetRun, TableState
 from regelate.core.fleet.state_json import run_json, run_of_json, state_json, state_of_json
-from regelate.errors import Unavailable
 from regelate.ports.fleet_store import Change
 
-BUSY_SECONDS = 30.0
 PLANS_KEPT_MS = 7 * 24 * 3_600_000
-NOW_MS = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS tables (table_uuid TEXT PRIMARY KEY, body TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS runs (
@@ -29,23 +25,21 @@ CREATE TABLE IF NOT EXISTS plans (plan_id TEXT PRIMARY KEY, made_ms INTEGER NOT 
 
 
 class SqliteFleet:
-    """Implements FleetStore. One connection per call, so that threads and processes may share the file."""
+    """Implements FleetStore. Threads and processes may share the file."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._ready = False
+        self._file = SqliteFile(path, _TABLES, "the fleet's memory", of_fleet)
 
     def now_ms(self) -> int:
-        with self._connected() as db:
-            return int(db.execute(f"SELECT {NOW_MS}").fetchone()[0])
+        return self._file.now_ms()
 
     def states(self) -> tuple[TableState, ...]:
-        with self._connected() as db:
+        with self._file.connected() as db:
             found = db.execute("SELECT body FROM tables ORDER BY table_uuid")
             return tuple(state_of_json(json.loads(row[0])) for row in found)
 
     def change(self, table_uuid: str, change: Change) -> TableState:
-        with self._writing() as db:
+        with self._file.writing() as db:
             found = db.execute("SELECT body FROM tables WHERE table_uuid = ?", (table_uuid,)).fetchone()
             before = None if found is None else state_of_json(json.loads(found[0]))
             after = change(before)
@@ -63,49 +57,25 @@ class SqliteFleet:
             return after
 
     def forget(self, table_uuid: str) -> None:
-        with self._writing() as db:
+        with self._file.writing() as db:
             db.execute("DELETE FROM tables WHERE table_uuid = ?", (table_uuid,))
 
     def history(self, catalog: str, table_uuid: str | None, limit: int) -> tuple[tuple[str, FleetRun], ...]:
         where, value = ("catalog = ?", catalog) if table_uuid is None else ("table_uuid = ?", table_uuid)
-        with self._connected() as db:
+        with self._file.connected() as db:
             query = f"SELECT table_uuid, body FROM runs WHERE {where} ORDER BY number DESC LIMIT ?"
             return tuple((row[0], run_of_json(json.loads(row[1]))) for row in db.execute(query, (value, limit)))
 
     def remember(self, plan_id: str, body: str) -> None:
-        with self._writing() as db:
+        with self._file.writing() as db:
             db.execute(f"DELETE FROM plans WHERE made_ms < {NOW_MS} - ?", (PLANS_KEPT_MS,))
             db.execute(f"INSERT OR REPLACE INTO plans VALUES (?, {NOW_MS}, ?)", (plan_id, body))
 
     def recall(self, plan_id: str) -> str | None:
-        with self._connected() as db:
+        with self._file.connected() as db:
             query = f"SELECT body FROM plans WHERE plan_id = ? AND made_ms >= {NOW_MS} - ?"
             found = db.execute(query, (plan_id, PLANS_KEPT_MS)).fetchone()
             return None if found is None else str(found[0])
-
-    @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)) as db:
-                if not self._ready:
-                    db.executescript(_TABLES)
-                    self._ready = True
-                yield db
-        except (sqlite3.Error, OSError) as error:
-            told = f"the fleet's memory {self._path.name} cannot be used: {error}"
-            raise Unavailable("FLEET_UNAVAILABLE", told) from error
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._connected() as db:
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-            except BaseException:
-                db.execute("ROLLBACK")
-                raise
-            db.execute("COMMIT")
 
 
 def _text(value: object) -> str:

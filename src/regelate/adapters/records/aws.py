@@ -10,19 +10,19 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from regelate.adapters.records.faults import Fault
 from regelate.core.policy.timeouts import Timeouts
-from regelate.errors import Unavailable
 
 READ_SECONDS = 10.0
 """Both services answer at once, or not at all."""
 
 
-def client_of(service: str, timeouts: Timeouts) -> Any:
+def client_of(service: str, timeouts: Timeouts, fault: Fault) -> Any:
     """Make a client. Region, endpoint and credentials are boto3's own, by environment; without a region there is none.
 
-    Errors: Unavailable JOBS_UNAVAILABLE.
+    Errors: `fault`.
     """
-    with faults(f"{service} cannot be reached"):
+    with faults(fault, f"{service} cannot be reached"):
         patience = timeouts.at_most(read_seconds=READ_SECONDS)
         return boto3.client(
             service,
@@ -35,10 +35,13 @@ def client_of(service: str, timeouts: Timeouts) -> Any:
 
 
 @contextmanager
-def faults(told: str, **details: Any) -> Iterator[None]:
-    """Turn what AWS's client raises into Unavailable JOBS_UNAVAILABLE: what was `told`, and the service's own code."""
+def faults(fault: Fault, told: str, *, but: str | None = None, **details: Any) -> Iterator[None]:
+    """Turn what AWS's client raises into a `fault`: what was `told`, and the service's own code. What has the code
+    `but` is the caller's to understand."""
     try:
         yield
     except (ClientError, BotoCoreError) as error:
         code = error.response["Error"]["Code"] if isinstance(error, ClientError) else type(error).__name__
-        raise Unavailable("JOBS_UNAVAILABLE", f"{told}: {code}", **details) from error
+        if code == but:
+            raise
+        raise fault(f"{told}: {code}", **details) from error

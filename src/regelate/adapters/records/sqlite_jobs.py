@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
-from regelate.adapters.jobstore.record_json import from_json, to_json
+from regelate.adapters.records.faults import of_jobs
+from regelate.adapters.records.record_json import from_json, to_json
+from regelate.adapters.records.sqlite_file import NOW_MS, SqliteFile
 from regelate.core.jobs.job import LIVE, JobRecord, JobState, Lease
 from regelate.core.jobs.listing import JobFilter, split_place
-from regelate.errors import Unavailable
 
-BUSY_SECONDS = 30.0
-NOW_MS = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
 _LIVE = ", ".join(f"'{state.value}'" for state in LIVE)
 _TABLES = f"""
 CREATE TABLE IF NOT EXISTS jobs (
@@ -30,21 +27,19 @@ CREATE TABLE IF NOT EXISTS leases (
 
 
 class SqliteJobs:
-    """Implements JobStore and JobQueue. One connection per call, so that threads and processes may share the file."""
+    """Implements JobStore and JobQueue. Threads and processes may share the file."""
 
     def __init__(self, path: Path, *, retention_seconds: float) -> None:
-        self._path = path
+        self._file = SqliteFile(path, _TABLES, "the job store", of_jobs)
         self._retention_ms = int(retention_seconds * 1000)
-        self._ready = False
         self.woken = threading.Event()
         """Set when a job of this process was queued: a worker thread need not wait for its next look."""
 
     def now_ms(self) -> int:
-        with self._connected() as db:
-            return int(db.execute(f"SELECT {NOW_MS}").fetchone()[0])
+        return self._file.now_ms()
 
     def add(self, record: JobRecord) -> JobRecord:
-        with self._writing() as db:
+        with self._file.writing() as db:
             db.execute(
                 f"DELETE FROM jobs WHERE state NOT IN ({_LIVE}) AND updated_ms < {NOW_MS} - ?", (self._retention_ms,)
             )
@@ -55,17 +50,17 @@ class SqliteJobs:
             return holding or record
 
     def get(self, job_id: str) -> JobRecord | None:
-        with self._connected() as db:
+        with self._file.connected() as db:
             return _one(db, "SELECT body FROM jobs WHERE job_id = ?", job_id)
 
     def live(self, lock: str) -> JobRecord | None:
-        if not self._path.exists():  # most lakes never have a job: a COMPACT that only asks leaves no file behind
+        if not self._file.exists():  # most lakes never have a job: a COMPACT that only asks leaves no file behind
             return None
-        with self._connected() as db:
+        with self._file.connected() as db:
             return _one(db, f"SELECT body FROM jobs WHERE lock = ? AND state IN ({_LIVE})", lock)
 
     def save(self, before: JobRecord, after: JobRecord) -> bool:
-        with self._writing() as db:
+        with self._file.writing() as db:
             changed = db.execute(
                 "UPDATE jobs SET state = ?, version = ?, updated_ms = ?, not_before_ms = ?, body = ?"
                 " WHERE job_id = ? AND version = ?",
@@ -82,7 +77,7 @@ class SqliteJobs:
             return changed.rowcount == 1
 
     def acquire(self, lock: str, holder: str, seconds: float) -> Lease | None:
-        with self._writing() as db:
+        with self._file.writing() as db:
             found = db.execute(
                 f"INSERT INTO leases VALUES (?, ?, 1, {NOW_MS} + ?) ON CONFLICT (lock) DO UPDATE SET"
                 " holder = excluded.holder, fence = leases.fence + 1, until_ms = excluded.until_ms"
@@ -92,12 +87,12 @@ class SqliteJobs:
             return None if found is None else Lease(lock=lock, holder=holder, fence=int(found[0]))
 
     def held(self, lock: str) -> bool:
-        with self._connected() as db:
+        with self._file.connected() as db:
             query = f"SELECT 1 FROM leases WHERE lock = ? AND until_ms > {NOW_MS}"
             return db.execute(query, (lock,)).fetchone() is not None
 
     def renew(self, lease: Lease, seconds: float) -> bool:
-        with self._writing() as db:
+        with self._file.writing() as db:
             changed = db.execute(
                 f"UPDATE leases SET until_ms = {NOW_MS} + ? WHERE lock = ? AND fence = ? AND holder = ?",
                 (int(seconds * 1000), lease.lock, lease.fence, lease.holder),
@@ -105,13 +100,13 @@ class SqliteJobs:
             return changed.rowcount == 1
 
     def release(self, lease: Lease) -> None:
-        with self._writing() as db:
+        with self._file.writing() as db:
             db.execute("UPDATE leases SET until_ms = 0 WHERE lock = ? AND fence = ?", (lease.lock, lease.fence))
 
     def due(self, limit: int) -> tuple[str, ...]:
-        if not self._path.exists():
+        if not self._file.exists():
             return ()
-        with self._connected() as db:
+        with self._file.connected() as db:
             found = db.execute(
                 f"SELECT job_id FROM jobs LEFT JOIN leases USING (lock) WHERE state IN ({_LIVE})"
                 f" AND not_before_ms <= {NOW_MS} AND COALESCE(until_ms, 0) <= {NOW_MS}"
@@ -121,14 +116,14 @@ class SqliteJobs:
             return tuple(str(row[0]) for row in found)
 
     def waiting(self) -> int:
-        if not self._path.exists():
+        if not self._file.exists():
             return 0
-        with self._connected() as db:
+        with self._file.connected() as db:
             query = "SELECT count(*) FROM jobs WHERE state = ?"
             return int(db.execute(query, (JobState.QUEUED.value,)).fetchone()[0])
 
     def listed(self, wanted: JobFilter, limit: int, *, after: str | None = None) -> tuple[JobRecord, ...]:
-        if not self._path.exists():
+        if not self._file.exists():
             return ()
         asked = {
             "lock = ?": (wanted.lock,) if wanted.lock is not None else None,
@@ -137,7 +132,7 @@ class SqliteJobs:
         }
         given = {condition: values for condition, values in asked.items() if values is not None}
         where = f"WHERE {' AND '.join(given)}" if given else ""
-        with self._connected() as db:
+        with self._file.connected() as db:
             query = f"SELECT body FROM jobs {where} ORDER BY created_ms DESC, job_id DESC"
             rows = db.execute(query, [value for values in given.values() for value in values])
             records = (from_json(row[0]) for row in rows)
@@ -148,29 +143,6 @@ class SqliteJobs:
 
     def postpone(self, receipt: str, seconds: float) -> None:
         """The record itself says when its job is due again."""
-
-    @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)) as db:
-                if not self._ready:
-                    db.executescript(_TABLES)
-                    self._ready = True
-                yield db
-        except (sqlite3.Error, OSError) as error:
-            raise Unavailable("JOBS_UNAVAILABLE", f"the job store {self._path.name} cannot be used: {error}") from error
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._connected() as db:
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-            except BaseException:
-                db.execute("ROLLBACK")
-                raise
-            db.execute("COMMIT")
 
 
 def _row(record: JobRecord) -> tuple[object, ...]:

@@ -13,16 +13,14 @@ again from the table. Times are those of DynamoDB's answers, to the second.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from email.utils import parsedate_to_datetime
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-import boto3
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
+from regelate.adapters.records.dynamo_table import INDEX, DynamoTable, Item, key_of
+from regelate.adapters.records.faults import of_fleet
 from regelate.core.fleet.state import FleetRun, TableState
 from regelate.core.fleet.state_json import run_json, run_of_json, state_json, state_of_json
 from regelate.core.policy.timeouts import Timeouts
@@ -30,8 +28,6 @@ from regelate.errors import Unavailable
 from regelate.ports.fleet_store import Change
 
 TRIES = 8
-INDEX = "newest"
-READ_SECONDS = 10.0
 READ_AT_ONCE = 100
 """Keys of one BatchGetItem, by DynamoDB's own limit."""
 PIECE_CHARACTERS = 90_000
@@ -39,18 +35,16 @@ PIECE_CHARACTERS = 90_000
 PLANS_KEPT_MS = 7 * 24 * 3_600_000
 RUNS_KEPT_SECONDS = 400 * 24 * 3_600
 _STATE, _RUN = "fleet", "fleet-run"
-Item = Mapping[str, Any]
 
 
 class DynamoFleet:
     """Implements FleetStore. `client` is for tests."""
 
     def __init__(self, table: str, *, client: Any = None, timeouts: Timeouts | None = None) -> None:
-        self._table = table
-        self._client = _client(timeouts or Timeouts()) if client is None else client
+        self._table = DynamoTable(table, "the fleet's memory", of_fleet, client=client, timeouts=timeouts)
 
     def now_ms(self) -> int:
-        return self._read("clock")[1]
+        return self._table.now_ms()
 
     def states(self) -> tuple[TableState, ...]:
         named = [item["pk"] for item in self._listed(_STATE, newest_first=False)]
@@ -61,7 +55,7 @@ class DynamoFleet:
 
     def change(self, table_uuid: str, change: Change) -> TableState:
         for _ in range(TRIES):
-            item, now_ms = self._read(f"{_STATE}#{table_uuid}")
+            item, now_ms = self._table.read(f"{_STATE}#{table_uuid}")
             before = _state_of(item) if item else None
             after = change(before)
             if after == before or self._stored(item, before, after, now_ms):
@@ -69,8 +63,8 @@ class DynamoFleet:
         raise Unavailable("FLEET_UNAVAILABLE", f"{TRIES} others changed this table's state first; repeat")
 
     def forget(self, table_uuid: str) -> None:
-        with _faults():
-            self._client.delete_item(TableName=self._table, Key=_key(f"{_STATE}#{table_uuid}"))
+        with self._table.faults():
+            self._table.client.delete_item(TableName=self._table.name, Key=key_of(f"{_STATE}#{table_uuid}"))
 
     def history(self, catalog: str, table_uuid: str | None, limit: int) -> tuple[tuple[str, FleetRun], ...]:
         items = self._listed(f"{_RUN}#{catalog}", newest_first=True)
@@ -84,28 +78,21 @@ class DynamoFleet:
         pieces = [body[start : start + PIECE_CHARACTERS] for start in range(0, len(body), PIECE_CHARACTERS)] or [""]
         more = {"made_ms": {"N": str(now_ms)}, "expires": {"N": str((now_ms + PLANS_KEPT_MS) // 1000)}}
         for number, piece in reversed(list(enumerate(pieces))):
-            item = {**_key(_piece(plan_id, number)), "body": {"S": piece}, "pieces": {"N": str(len(pieces))}, **more}
-            with _faults():
-                self._client.put_item(TableName=self._table, Item=item)
+            item = {**key_of(_piece(plan_id, number)), "body": {"S": piece}, "pieces": {"N": str(len(pieces))}, **more}
+            with self._table.faults():
+                self._table.client.put_item(TableName=self._table.name, Item=item)
 
     def recall(self, plan_id: str) -> str | None:
-        first, now_ms = self._read(_piece(plan_id, 0))
+        first, now_ms = self._table.read(_piece(plan_id, 0))
         if not first or int(first["made_ms"]["N"]) < now_ms - PLANS_KEPT_MS:
             return None
-        rest = (self._read(_piece(plan_id, number))[0] for number in range(1, int(first["pieces"]["N"])))
+        rest = (self._table.read(_piece(plan_id, number))[0] for number in range(1, int(first["pieces"]["N"])))
         return "".join(str(item["body"]["S"]) for item in (first, *rest))
 
-    def _read(self, key: str) -> tuple[Item, int]:
-        """Return an item, empty where there is none, and the store's time in milliseconds."""
-        with _faults():
-            found = self._client.get_item(TableName=self._table, Key=_key(key), ConsistentRead=True)
-        date = found["ResponseMetadata"]["HTTPHeaders"]["date"]
-        return found.get("Item", {}), int(parsedate_to_datetime(date).timestamp() * 1000)
-
     def _listed(self, listed_as: str, *, newest_first: bool) -> Iterator[Item]:
-        with _faults():
-            pages = self._client.get_paginator("query").paginate(
-                TableName=self._table,
+        with self._table.faults():
+            pages = self._table.client.get_paginator("query").paginate(
+                TableName=self._table.name,
                 IndexName=INDEX,
                 KeyConditionExpression="listed_as = :as",
                 ExpressionAttributeValues={":as": {"S": listed_as}},
@@ -116,11 +103,11 @@ class DynamoFleet:
 
     def _all(self, keys: Sequence[Item]) -> Iterator[Item]:
         """Read items by their keys; one that was forgotten meanwhile is left out."""
-        asked: dict[str, Any] = {self._table: {"Keys": [{"pk": key} for key in keys], "ConsistentRead": True}}
-        with _faults():
+        asked: dict[str, Any] = {self._table.name: {"Keys": [{"pk": key} for key in keys], "ConsistentRead": True}}
+        with self._table.faults():
             while asked:
-                found = self._client.batch_get_item(RequestItems=asked)
-                yield from found["Responses"].get(self._table, ())
+                found = self._table.client.batch_get_item(RequestItems=asked)
+                yield from found["Responses"].get(self._table.name, ())
                 asked = found.get("UnprocessedKeys") or {}
 
     def _stored(self, item: Item, before: TableState | None, after: TableState, now_ms: int) -> bool:
@@ -130,7 +117,7 @@ class DynamoFleet:
         """
         version = int(item["version"]["N"]) if item else 0
         state = {
-            **_key(f"{_STATE}#{after.table_uuid}"),
+            **key_of(f"{_STATE}#{after.table_uuid}"),
             "body": {"S": _text(state_json(after))},
             "version": {"N": str(version + 1)},
             "listed_as": {"S": _STATE},
@@ -142,11 +129,13 @@ class DynamoFleet:
                 "ConditionExpression": "version = :before",
                 "ExpressionAttributeValues": {":before": {"N": str(version)}},
             }
-        puts: list[dict[str, Any]] = [{"TableName": self._table, "Item": state, **held}]
-        puts += ({"TableName": self._table, "Item": _run_item(run, after, now_ms)} for run in after.ended_since(before))
+        puts: list[dict[str, Any]] = [{"TableName": self._table.name, "Item": state, **held}]
+        puts += (
+            {"TableName": self._table.name, "Item": _run_item(run, after, now_ms)} for run in after.ended_since(before)
+        )
         try:
-            with _faults(but="TransactionCanceledException"):
-                self._client.transact_write_items(TransactItems=[{"Put": put} for put in puts])
+            with self._table.faults(but="TransactionCanceledException"):
+                self._table.client.transact_write_items(TransactItems=[{"Put": put} for put in puts])
         except ClientError as error:
             reasons = {reason.get("Code") for reason in error.response.get("CancellationReasons", ())}
             if reasons & {"ConditionalCheckFailed", "TransactionConflict"}:
@@ -155,33 +144,9 @@ class DynamoFleet:
         return True
 
 
-def _client(timeouts: Timeouts) -> Any:
-    """Make a client. Region, endpoint and credentials are boto3's own, by environment."""
-    patience = timeouts.at_most(read_seconds=READ_SECONDS)
-    config = Config(
-        connect_timeout=patience.connect_seconds,
-        read_timeout=patience.read_seconds,
-        retries={"mode": "standard", "max_attempts": 4},
-    )
-    with _faults():
-        return boto3.client("dynamodb", config=config)
-
-
-@contextmanager
-def _faults(*, but: str | None = None) -> Iterator[None]:
-    """Turn what AWS's client raises into Unavailable, `but` the code that the caller understands."""
-    try:
-        yield
-    except (ClientError, BotoCoreError) as error:
-        code = error.response["Error"]["Code"] if isinstance(error, ClientError) else type(error).__name__
-        if code == but:
-            raise
-        raise Unavailable("FLEET_UNAVAILABLE", f"the fleet's memory failed: {code}") from error
-
-
 def _run_item(run: FleetRun, state: TableState, now_ms: int) -> dict[str, Any]:
     return {
-        **_key(f"{_RUN}#{run.run_id}"),
+        **key_of(f"{_RUN}#{run.run_id}"),
         "body": {"S": _text(run_json(run))},
         "of_table": {"S": state.table_uuid},
         "listed_as": {"S": f"{_RUN}#{state.catalog}"},
@@ -196,10 +161,6 @@ def _state_of(item: Item) -> TableState:
 
 def _piece(plan_id: str, number: int) -> str:
     return f"fleet-plan#{plan_id}#{number}"
-
-
-def _key(key: str) -> dict[str, Any]:
-    return {"pk": {"S": key}}
 
 
 def _text(value: object) -> str:

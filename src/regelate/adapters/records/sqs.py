@@ -6,7 +6,8 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from regelate.adapters.jobstore.aws import client_of, faults
+from regelate.adapters.records.aws import client_of, faults
+from regelate.adapters.records.faults import of_jobs
 from regelate.core.jobs.job import JobRecord
 from regelate.core.policy.timeouts import Timeouts
 
@@ -22,11 +23,11 @@ class SqsQueue:
 
     def __init__(self, url: str, *, client: Any = None, timeouts: Timeouts | None = None) -> None:
         self._url = url
-        self._client = client_of("sqs", timeouts or Timeouts()) if client is None else client
+        self._client = client_of("sqs", timeouts or Timeouts(), of_jobs) if client is None else client
 
     def send(self, record: JobRecord) -> None:
         told = "the job is stored, but its queue did not take the message; send the request again"
-        with faults(told, job_id=record.job_id):
+        with faults(of_jobs, told, job_id=record.job_id):
             self._client.send_message(
                 QueueUrl=self._url,
                 MessageBody=json.dumps({"job_id": record.job_id, "part": record.part}),
@@ -35,7 +36,7 @@ class SqsQueue:
             )
 
     def postpone(self, receipt: str, seconds: float) -> None:
-        with faults("the queue did not put the message off"):
+        with faults(of_jobs, "the queue did not put the message off"):
             self._client.change_message_visibility(
                 QueueUrl=self._url,
                 ReceiptHandle=receipt,
