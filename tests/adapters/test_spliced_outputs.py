@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, FloatType, LongType, NestedField, StringType
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+)
 
 from regelate.adapters.parquet import splicing as joining
 from regelate.core.planning import splicing
@@ -213,6 +223,62 @@ def test_required_columns_of_pyarrow_are_joined_with_small_ones_that_it_recodes(
     assert stats["bytes_spliced"] > 0
     assert numbers(table) == wanted
     assert not pq.read_schema(local_path(path)).field("n").nullable
+
+
+def required(schema: Schema) -> Schema:
+    """The columns as a writer declares them that knows of no null among its rows, as Spark does."""
+    inner = StructType(*(field.model_copy(update={"required": True}) for field in NESTED.fields[2].field_type.fields))
+    listed = ListType(7, LongType(), element_required=True)
+    kinds = {"st": inner, "li": listed}
+    fields = (
+        f.model_copy(update={"required": True, "field_type": kinds.get(f.name, f.field_type)}) for f in schema.fields
+    )
+    return Schema(*fields)
+
+
+def by_spark(path: Path, rows: pa.Table, schema: Schema, group: int, codec: str) -> None:
+    by_pyarrow(path, rows, required(schema), group, codec)
+
+
+NESTED = Schema(
+    NestedField(1, "n", LongType()),
+    NestedField(2, "d", DecimalType(30, 2)),
+    NestedField(3, "st", StructType(NestedField(5, "a", LongType()), NestedField(6, "b", StringType()))),
+    NestedField(4, "li", ListType(7, LongType(), element_required=False)),
+)
+
+
+def nested(low: int, count: int) -> list[Row]:
+    return [(n, Decimal(n) / 4, {"a": n, "b": "x"}, [n, n + 1]) for n in range(low, low + count)]
+
+
+@pytest.mark.parametrize("verify", ["fast", "strict"])
+def test_what_lies_between_files_that_declare_no_nulls_is_recoded_to_their_shape(lake: Lake, verify: str) -> None:
+    """Spark declares a column required where the query that made it gives no null; the table allows them."""
+    table = lake.table(NESTED)
+    for low, count in ((0, LARGE), (1_000, SMALL), (3_000, LARGE), (6_000, LARGE)):
+        add_written(table, by_spark if count == LARGE else by_pyarrow, nested(low, count), group=GROUP)
+    before, wanted = row_texts(rows(table.refresh())), numbers(table)
+    stats = compact(lake, table, verify=verify)
+    (path,) = live_data_paths(table.refresh())
+    assert stats["bytes_spliced"] > stats["bytes_before"] / 2
+    assert numbers(table) == wanted
+    assert row_texts(rows(table)) == row_texts(duckdb_rows(table)) == before
+    assert [field.nullable for field in pq.read_schema(local_path(path))] == [False] * 4
+
+
+@pytest.mark.parametrize("null", [0, 1, 2, 3])
+def test_where_a_null_lies_between_files_that_declare_none_all_is_recoded(lake: Lake, null: int) -> None:
+    table = lake.table(NESTED)
+    odd: list[Row] = [(None, *nested(1_000, 1)[0][1:]), (1, None, None, None), (2, Decimal(1), {"a": 1}, [1])]
+    odd += [(3, Decimal(1), {"a": 1, "b": "x"}, [None])]
+    for low, between in ((0, nested(1_000, SMALL)), (3_000, [odd[null], *nested(2_000, SMALL)])):
+        add_written(table, by_spark, nested(low, LARGE), group=GROUP)
+        add_written(table, by_pyarrow, between, group=GROUP)
+    before, wanted = row_texts(rows(table.refresh())), numbers(table)
+    assert compact(lake, table)["bytes_spliced"] == 0
+    assert numbers(table.refresh()) == wanted
+    assert row_texts(rows(table)) == before
 
 
 @pytest.mark.parametrize("verify", ["fast", "strict"])

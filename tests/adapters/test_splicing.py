@@ -299,8 +299,10 @@ def test_required_columns_are_of_another_shape_than_optional_ones_and_not_joined
     rows = pa.table({"n": pa.array([1], pa.int64()), "text": ["a"]})
     by_duckdb(paths[0], rows, NARROW, GROUP, "zstd")
     by_pyarrow(paths[1], rows.cast(schema_to_pyarrow(schema, include_field_ids=False)), schema, GROUP, "zstd")
-    assert [splicer.look(str(path)).shape for path in paths] == [splicer.by_duckdb, splicer.by_arrow]
-    assert splicer.by_duckdb != splicer.by_arrow
+    by_duckdb_shape, by_arrow_shape = (splicer.look(str(path)).shape for path in paths)
+    assert by_duckdb_shape == splicer.by_duckdb != by_arrow_shape
+    assert [c.required for c in splicer.by_arrow(by_arrow_shape) or ()] == [True, False]
+    assert [c.required for c in splicer.by_arrow(by_duckdb_shape) or ()] == [False, False]
     assert not splicer.join([Source(path=str(path), numbers=(0,)) for path in paths], str(tmp_path / "whole.parquet"))
     assert not (tmp_path / "whole.parquet").exists()
 

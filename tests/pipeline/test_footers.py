@@ -263,16 +263,21 @@ def test_iceberg_still_skips_row_groups_by_their_statistics(spark: SparkSession,
 
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "uncompressed"])
 @pytest.mark.parametrize("pages", ["v1", "v2"])
+@pytest.mark.parametrize("nulls", [True, False], ids=["nulls", "no_nulls"])
 def test_row_groups_that_spark_wrote_are_copied_and_read_the_same_by_every_reader(
-    spark: SparkSession, lake: Lake, codec: str, pages: str, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, lake: Lake, codec: str, pages: str, nulls: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With required columns, checksums and page indexes, as parquet-mr leaves them; the last file is recoded."""
+    """With required columns, checksums and page indexes, as parquet-mr leaves them; the last file is recoded.
+
+    Without `nulls` more columns are required than the table's: Spark writes one so whose expression cannot be null.
+    """
     monkeypatch.setattr(splicing, "WHOLE_ROWS", 300)
-    name = f"local.copied.{codec}_{pages}"
+    ident = f"copied.{codec}_{pages}_{nulls}".lower()
+    name = f"local.{ident}"
 
     def unknown(value: str) -> str:
-        """Null now and then: Spark writes a column as required whose expression cannot be null."""
-        return f"IF(id % 7 = 0, NULL, {value})"
+        """Null now and then."""
+        return f"IF(id % 7 = 0, NULL, {value})" if nulls else value
 
     spark.sql("CREATE NAMESPACE IF NOT EXISTS local.copied")
     spark.sql(
@@ -289,13 +294,15 @@ def test_row_groups_that_spark_wrote_are_copied_and_read_the_same_by_every_reade
         spark.sql(
             f"INSERT INTO {name} SELECT id, {', '.join(map(unknown, values))} FROM range({low}, {low + rows}, 1, 1)"
         )
-    table = lake.other_client().load_table(f"copied.{codec}_{pages}")
+    table = lake.other_client().load_table(ident)
     before = table.scan().to_arrow().sort_by("id").to_pylist(), _in_spark(spark, name)
     answer = lake.compact(table, force=True, verify="strict")
     assert answer["status"] == "COMPLETED"
     assert answer["stats"]["bytes_spliced"] > 0
     (path,) = live_data_paths(table.refresh())
     assert [pq.read_metadata(local_path(path)).row_group(n).num_rows for n in range(3)] == [400, 400, 9]
+    optional = [field.name for field in pq.read_schema(local_path(path)) if field.nullable]
+    assert ("i" in optional) == nulls
     assert table.scan().to_arrow().sort_by("id").to_pylist() == before[0]
     spark.sql(f"REFRESH TABLE {name}")
     for vectorized in ("true", "false"):

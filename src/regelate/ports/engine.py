@@ -39,13 +39,14 @@ class RewriteEngine(Protocol):
 
 
 class Splicer(Protocol):
-    """Looks at Parquet files, and joins row groups of them as they are. `by_duckdb`, `by_arrow`: the shapes of what
-    these write for the table's columns."""
+    """Looks at Parquet files, and joins row groups of them as they are.
+
+    `by_duckdb`: the shape of what DuckDB writes for the table's columns. `by_arrow`: the columns of which PyArrow makes
+    a file of a shape, None where it makes none."""
 
     @property
     def by_duckdb(self) -> Hashable: ...
-    @property
-    def by_arrow(self) -> Hashable: ...
+    def by_arrow(self, shape: Hashable) -> tuple[Column, ...] | None: ...
     def look(self, path: str) -> StoredFile: ...
     def join(self, sources: Sequence[Source], target: str) -> bool: ...
 

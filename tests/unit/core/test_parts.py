@@ -75,6 +75,13 @@ def test_the_makeup_of_an_output(files: list[StoredFile], wanted: str) -> None:
     assert shown(made(*files)) == wanted
 
 
+def test_what_no_writer_here_makes_is_copied_only_where_nothing_is_recoded() -> None:
+    files = [a_file(300), a_file(20)]
+    (mixed,), (sound,) = split(group_of(files)), split(group_of(files[:1]))
+    assert makeup(mixed, files, POLICY, []) is None
+    assert shown(makeup(sound, files[:1], POLICY, [])) == "0:0"
+
+
 def test_always_leaves_small_row_groups_where_they_are() -> None:
     always = replace(POLICY, splice=Splice.ALWAYS)
     assert shown(made(a_file(300), a_file(20, 1), a_file(300), policy=always)) == "0:0 1:0,1 2:0"

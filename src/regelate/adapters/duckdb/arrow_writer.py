@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 from regelate.core.table.schema import Column
 
 BATCH_ROWS = 65_536
+_LOSSLESS = "SET arrow_lossless_conversion = true"
+"""Else a uuid comes out as text."""
 _TYPES = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -32,6 +34,28 @@ def needs_arrow(columns: Sequence[Column]) -> bool:
     return any(leaf.type.startswith("fixed") for column in columns for leaf in column.leaves)
 
 
+class Misfit(Exception):
+    """Rows that are not as the columns want them: a required one has a null."""
+
+
+def write_shaped(
+    cursor: duckdb.DuckDBPyConnection,
+    select: str,
+    path: str,
+    columns: Sequence[Column],
+    *,
+    codec: str,
+    row_group_size: int,
+) -> int:
+    """Do as `write_with_arrow`, but make nothing optional: the file must be of the shape of others. Errors: Misfit."""
+    cursor.execute(_LOSSLESS)
+    schema = pa.schema([_field(c) for c in columns])
+    try:
+        return _stream(cursor, select, path, schema, codec=codec, row_group_size=row_group_size)
+    except ValueError as error:
+        raise Misfit(str(error)) from error
+
+
 def write_with_arrow(
     cursor: duckdb.DuckDBPyConnection,
     select: str,
@@ -45,7 +69,7 @@ def write_with_arrow(
 
     A required column that holds a null all the same, as another writer left it, makes every column an optional one.
     """
-    cursor.execute("SET arrow_lossless_conversion = true")  # else a uuid comes out as text
+    cursor.execute(_LOSSLESS)
     schema = pa.schema([_field(c) for c in columns])
     try:
         return _stream(cursor, select, path, schema, codec=codec, row_group_size=row_group_size)

@@ -14,6 +14,7 @@ from pathlib import Path
 import duckdb
 
 from regelate.adapters.duckdb import sql
+from regelate.adapters.duckdb.arrow_writer import Misfit
 from regelate.adapters.duckdb.copies import LocalCopies
 from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
 from regelate.adapters.duckdb.duckdb_errors import located, miscounted, reading_fault
@@ -313,18 +314,22 @@ class DuckDBRewriteEngine:
         if assembly.is_spent:  # and an upload was refused: the pieces are gone
             self.write_slice(rewrite, assembly.whole, assembly.target, policy)
             return
-        if piece is not None:
+        if piece is not None and not assembly.is_misfit:
             here = self._as_read(rewrite, piece.slice)
             size = sql.even_row_groups(here.rows, self._rows_of(here))
-            self._copy(self._cursor(), here, piece.path, policy, size, by_arrow=piece.by_arrow)
+            try:
+                self._copy(self._cursor(), here, piece.path, policy, size, shaped=piece.columns)
+            except Misfit:
+                assembly.is_misfit = True
         if not assembly.completes(piece):
             return
         assembly.is_spent = True
         sources = list(sources_of(assembly, self._here(rewrite)))
-        if self._splicer.join(sources, assembly.target.local_path):
+        if not assembly.is_misfit and self._splicer.join(sources, assembly.target.local_path):
             rewrite.added.append(self._outputs.publish(assembly.target, sort_order_id=None))
             rewrite.spliced.append(assembly.spliced_bytes)
-        else:  # one piece alone has a -0.0, and so another writer; or an input is not what its footer said
+        else:  # one piece alone has a -0.0, and so another writer; a null where what is copied has none; or an input is
+            # not what its footer said
             assembly.discard()
             self.write_slice(rewrite, assembly.whole, assembly.target, policy)
 
@@ -336,16 +341,16 @@ class DuckDBRewriteEngine:
         policy: CompactionPolicy,
         size: int,
         *,
-        by_arrow: bool = False,
+        shaped: Sequence[Column] | None = None,
     ) -> int:
         limit = self._files_per_scan()
         if len(piece.tasks) <= limit:
             view = self._views.write(piece.tasks)
             select = sql.select_slice(view, piece)
-            return self._write(cursor, select, path, view.columns, policy, size, by_arrow=by_arrow)
+            return self._write(cursor, select, path, view.columns, policy, size, shaped=shaped)
         with self._staged(cursor, piece.scans(limit), f"staged_{uuid.uuid4().hex}") as (name, columns):
             select = f"SELECT {sql.renamed(columns)} FROM {name}"
-            return self._write(cursor, select, path, columns, policy, size, by_arrow=by_arrow)
+            return self._write(cursor, select, path, columns, policy, size, shaped=shaped)
 
     def _rows_of(self, piece: Slice) -> int:
         return self._row_group_rows(piece.rows, piece.size_bytes)
@@ -384,10 +389,10 @@ class DuckDBRewriteEngine:
         policy: CompactionPolicy,
         size: int,
         *,
-        by_arrow: bool = False,
+        shaped: Sequence[Column] | None = None,
     ) -> int:
         codec = policy.compression_codec
-        return write_rows(cursor, select, path, columns, codec=codec, row_group_size=size, by_arrow=by_arrow)
+        return write_rows(cursor, select, path, columns, codec=codec, row_group_size=size, shaped=shaped)
 
     def write_sorted(self, rewrite: GroupRewrite, policy: CompactionPolicy) -> None:
         """Sort one group into a temporary table, which spills, then write contiguous ranges of it."""

@@ -11,6 +11,7 @@ from regelate.core.planning.plan import FileGroup
 from regelate.core.running.parts import Spliced
 from regelate.core.running.rewrite import NewDataFile, OutputTarget, RewriteResult
 from regelate.core.running.slices import Slice
+from regelate.core.table.schema import Column
 from regelate.core.table.table import FileScanTask
 
 
@@ -50,17 +51,18 @@ class GroupRewrite:
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """A slice that is recoded into a file of its own, for an output that has more in it."""
+    """A slice that is recoded into a file of its own, for an output that has more in it. `columns`: those that PyArrow
+    makes it of, to be of the shape of what is copied; None: it is written as any output is."""
 
     slice: Slice
     path: str
-    by_arrow: bool = False
+    columns: tuple[Column, ...] | None = None
 
 
 @dataclass(kw_only=True)
 class Assembly:
     """An output that is joined from pieces, each a file of its own, and row groups of the inputs: the last of the
-    pieces to be ready puts all together."""
+    pieces to be ready puts all together. `is_misfit`: rows of a piece cannot be of the shape that it must have."""
 
     whole: Slice
     target: OutputTarget
@@ -68,6 +70,7 @@ class Assembly:
     spliced_bytes: int = 0
     ready: set[str] = field(default_factory=set)
     is_spent: bool = False
+    is_misfit: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property

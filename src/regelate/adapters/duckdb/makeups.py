@@ -29,7 +29,7 @@ class Makeups:
         self, splicer: Splicer, columns: Sequence[Column], folder: Path, files_per_scan: Callable[[], int]
     ) -> None:
         self._splicer = splicer
-        self._recodable = [splicer.by_arrow] if needs_arrow(columns) else [splicer.by_duckdb, splicer.by_arrow]
+        self._by_duckdb = [] if needs_arrow(columns) else [splicer.by_duckdb]
         self._folder = folder
         self._files_per_scan = files_per_scan
 
@@ -48,13 +48,13 @@ class Makeups:
             if len(pieces) == 1:
                 return None
             return Assembly(whole=whole, target=target, sources=[self._piece(piece) for piece in pieces])
-        by_arrow = made.shape != self._splicer.by_duckdb
+        columns = None if made.shape in self._by_duckdb else self._splicer.by_arrow(made.shape)
         sources: list[Piece | Spliced] = []
         for part in made.parts:
             if isinstance(part, Spliced):
                 sources.append(part)
             else:
-                sources += [self._piece(piece, by_arrow=by_arrow) for piece in self._pieces(part, wanted)]
+                sources += [self._piece(piece, columns) for piece in self._pieces(part, wanted)]
         return Assembly(whole=whole, target=target, sources=sources, spliced_bytes=made.spliced_bytes)
 
     def _makeup(self, whole: Slice, policy: CompactionPolicy) -> Makeup | None:
@@ -62,7 +62,9 @@ class Makeups:
             self._look(task.data_file.path) if self._is_likely(whole, index, policy) else None
             for index, task in enumerate(whole.tasks)
         ]
-        return makeup(whole, files, policy, self._recodable)
+        shapes = dict.fromkeys(file.shape for file in files if file is not None and file.doubt is None)
+        by_arrow = [shape for shape in shapes if shape not in self._by_duckdb and self._splicer.by_arrow(shape)]
+        return makeup(whole, files, policy, [*self._by_duckdb, *by_arrow])
 
     def _is_likely(self, whole: Slice, index: int, policy: CompactionPolicy) -> bool:
         return likely_fate(whole.tasks[index], policy, whole.size_ratio(index)) is Fate.SPLICED
@@ -80,9 +82,9 @@ class Makeups:
             return (part,)
         return part.pieces(self._files_per_scan(), wanted)
 
-    def _piece(self, piece: Slice, *, by_arrow: bool = False) -> Piece:
+    def _piece(self, piece: Slice, columns: tuple[Column, ...] | None = None) -> Piece:
         path = self._folder / f"piece-{uuid.uuid4().hex}.parquet"
-        return Piece(slice=piece, path=str(path), by_arrow=by_arrow)
+        return Piece(slice=piece, path=str(path), columns=columns)
 
 
 def sources_of(assembly: Assembly, here: FileGroup) -> Iterator[Source]:

@@ -7,6 +7,7 @@ is a doubt, and what is in doubt is recoded.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from regelate.adapters.parquet.annotations import (
     CHILDREN,
@@ -75,6 +76,20 @@ def duckdb_shape(columns: Sequence[Column]) -> Shape:
 def arrow_shape(columns: Sequence[Column]) -> Shape:
     """Return the shape of what PyArrow writes for us (adapters/duckdb/arrow_writer)."""
     return tuple(_expected(columns, in_map=False, by_duckdb=False))
+
+
+def required_as(columns: Sequence[Column], shape: Shape) -> tuple[Column, ...]:
+    """Return these columns, required or not as those of a file of this shape are."""
+    rest = iter(shape)
+    return tuple(_required_as(column, rest) for column in columns)
+
+
+def _required_as(column: Column, rest: Iterator[tuple[int, int, int]]) -> Column:
+    _, _, repetition = next(rest)
+    if column.type in ("list", "map"):
+        next(rest)
+    children = tuple(_required_as(child, rest) for child in column.children)
+    return replace(column, required=repetition == REQUIRED, children=children)
 
 
 def _expected(columns: Sequence[Column], *, in_map: bool, by_duckdb: bool) -> Iterator[tuple[int, int, int]]:

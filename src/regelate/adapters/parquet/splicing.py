@@ -7,9 +7,9 @@ was written is read back and held against what it was made from before anybody e
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from regelate import __version__
 from regelate.adapters.parquet.annotations import annotate
@@ -29,7 +29,7 @@ from regelate.adapters.parquet.inputs import (
     type_orders,
 )
 from regelate.adapters.parquet.pages import COPY_BYTES, checksum, read_all
-from regelate.adapters.parquet.shape import Shape, arrow_shape, duckdb_shape
+from regelate.adapters.parquet.shape import Shape, arrow_shape, duckdb_shape, required_as
 from regelate.adapters.parquet.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Items, Malformed, Raw, Struct
 from regelate.adapters.parquet.thrift_writer import encode
 from regelate.core.planning.splicing import RowGroup, StoredFile
@@ -54,7 +54,13 @@ class ParquetSplicer:
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._columns = columns
-        self.by_duckdb, self.by_arrow = duckdb_shape(columns), arrow_shape(columns)
+        self.by_duckdb = duckdb_shape(columns)
+
+    def by_arrow(self, shape: Hashable) -> tuple[Column, ...] | None:
+        """Return the columns of which PyArrow makes a file of this shape, which `look` found; None where it makes
+        none."""
+        columns = required_as(self._columns, cast(Shape, shape))
+        return columns if arrow_shape(columns) == shape else None
 
     def look(self, path: str) -> StoredFile:
         """Return what the footer of a local file says of its row groups; a doubt for whatever is wrong with it."""

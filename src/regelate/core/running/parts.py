@@ -93,7 +93,7 @@ def makeup(
         return None
     shape = next(iter(shapes))
     if len(shapes) > 1 or not all(unit.is_spliced for unit in units):
-        shape = max(recodable, key=lambda known: shapes[known])
+        shape = max(recodable, key=lambda known: shapes[known], default=None)
         units = [
             replace(unit, fate=Fate.OTHER_SHAPE) if unit.is_spliced and unit.shape != shape else unit for unit in units
         ]
