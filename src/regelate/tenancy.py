@@ -71,6 +71,11 @@ class Scope:
     sees_all: bool = False
     """Whether it was asked for by somebody who may act for every tenant."""
 
+    @property
+    def is_private(self) -> bool:
+        """Whether it is one of several tenants', who are told nothing of the others."""
+        return self.multi_tenant and not self.sees_all
+
     def holds(self, inside: str) -> bool:
         """Say whether a namespace of the catalog is one of these."""
         return self.tenant_of(inside) is not None

@@ -37,6 +37,7 @@ from regelate.operations.fleet.settle import Tariff, settle
 from regelate.operations.upkeep.sweep import idents_of
 from regelate.ports.clock import Clock
 from regelate.ports.fleet_store import FleetStore
+from regelate.service.fleet_rules import FleetRules
 from regelate.service.fleet_tables import FleetDoers, FleetTables
 from regelate.service.once import once
 from regelate.tenancy import Scope
@@ -97,8 +98,8 @@ class FleetDesk:
         self._tariff = Tariff(price=LAMBDA, memory_bytes=placement.memory_bytes)
         self._catalogs = frozenset(catalogs)
         self._opened = once(self._open)
-        self._read: tuple[int | None, FleetPolicy] | None = None
-        self._tables = FleetTables(doers, self._policy, lambda: self._store().now_ms())
+        self._rules = FleetRules(settings.policy)
+        self._tables = FleetTables(doers, lambda: self._store().now_ms())
 
     def scan(
         self,
@@ -174,11 +175,6 @@ class FleetDesk:
         if lease is None:
             raise Unavailable("FLEET_BUSY", "another request begins runs; try again when it has ended")
 
-        def do(item: PlannedItem) -> Effect:
-            if not tools.store.renew(lease, APPLY_LEASE_SECONDS):
-                raise Busy("another request begins runs now")
-            return self._tables.do(scope, item)
-
         try:
             view = self._view(scope, self._settled()[0])
             items: Sequence[PlannedItem]
@@ -186,6 +182,12 @@ class FleetDesk:
                 plan_id, items = self._kept_plan(scope, view, asked_by, trigger)
             else:
                 items = plan_of_json(kept)
+
+            def do(item: PlannedItem) -> Effect:
+                if not tools.store.renew(lease, APPLY_LEASE_SECONDS):
+                    raise Busy("another request begins runs now")
+                return self._tables.do(scope, item, view.policy)
+
             begun = apply(
                 items,
                 {state.table_uuid: state for state in view.states},
@@ -196,7 +198,7 @@ class FleetDesk:
                 self._clock,
                 max_seconds=time_budget_seconds or self._settings.apply_seconds,
                 places=view.places,
-                private=_is_private(scope),
+                private=scope.is_private,
             )
         finally:
             tools.store.release(lease)
@@ -216,7 +218,7 @@ class FleetDesk:
         verdicts = {verdict.table_uuid: verdict for verdict in view.verdicts}
         now_ms = view.proposals.now_ms
         told = [
-            telling.standing(state, verdicts[state.table_uuid], now_ms=now_ms, private=_is_private(scope))
+            telling.standing(state, verdicts[state.table_uuid], now_ms=now_ms, private=scope.is_private)
             for state in view.states
             if ident in (None, state.ident) and status in (None, verdicts[state.table_uuid].status)
         ]
@@ -259,7 +261,8 @@ class FleetDesk:
     ) -> tuple[str | None, list[PlannedItem]]:
         """Return the runs to begin now, and the id that they are kept by; None where there are none."""
         if scope.sees_all and trigger is FleetTrigger.DEMAND:
-            self._refuse_unmatched(view)  # a schedule, and a tenant, go on where a table that a line names was dropped
+            # A schedule, and a tenant, go on where a table that a line names was dropped.
+            self._rules.refuse_unmatched(view.policy, view.every)
         now_ms = view.proposals.now_ms
         items = [
             PlannedItem(
@@ -285,19 +288,12 @@ class FleetDesk:
 
     def _view(self, scope: Scope, every: tuple[TableState, ...]) -> _View:
         states = tuple(state for state in every if state.catalog in self._catalogs)
-        policy = self._policy()
+        mine = tuple(state for state in states if _holds(scope, state))
+        policy = self._rules.of(scope, mine)
         # The whole order, also of what has to wait for a place: how many are under way at once is said at the start.
         in_order = replace(policy, max_running=max(len(states), 1), max_running_per_catalog=None)
         proposals = propose(FleetState(tables=states), in_order, self._store().now_ms(), worker=self._worker)
-        mine = tuple(state for state in states if _holds(scope, state))
         return _View(every=every, states=mine, policy=policy, proposals=proposals)
-
-    def _refuse_unmatched(self, view: _View) -> None:
-        """Refuse a policy with a glob for no table of any catalog, once tables are known."""
-        if self._settings.policy and view.every:
-            from regelate.settings.fleet_policy import refuse_unmatched
-
-            refuse_unmatched(view.policy, [(state.catalog, state.ident) for state in view.every])
 
     def _store(self) -> FleetStore:
         found = self._opened()
@@ -317,28 +313,11 @@ class FleetDesk:
             return SqliteFleet(Path(found.path or ""))
         return None
 
-    def _policy(self) -> FleetPolicy:
-        """Read the policy again whenever its file has changed. Errors: InvalidRequest FLEET_POLICY_INVALID."""
-        if not self._settings.policy:
-            return FleetPolicy()
-        from regelate.settings.fleet_policy import load_fleet_policy
-
-        path = Path(self._settings.policy)
-        changed_ns = path.stat().st_mtime_ns if path.exists() else None
-        if self._read is None or self._read[0] != changed_ns:
-            self._read = (changed_ns, load_fleet_policy(path))
-        return self._read[1]
-
 
 def _bills(scope: Scope, view: _View) -> tuple[FleetBill, ...]:
     """Return the bills of a scope's tenants; the fleet's own is told to who may see all of them."""
     found = telling.bills(view.proposals, view.policy, (state.tenant for state in view.states))
-    return found[1:] if _is_private(scope) else found
-
-
-def _is_private(scope: Scope) -> bool:
-    """Say whether a scope is one of several tenants', who are told nothing of the others."""
-    return scope.multi_tenant and not scope.sees_all
+    return found[1:] if scope.is_private else found
 
 
 def _holds(scope: Scope, state: TableState) -> bool:

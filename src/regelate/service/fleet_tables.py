@@ -8,7 +8,7 @@ from dataclasses import replace
 from regelate.core.access import Access
 from regelate.core.fleet.observation import TableObservation
 from regelate.core.fleet.operation import FleetOperation
-from regelate.core.fleet.policy import FleetPolicy
+from regelate.core.fleet.policy import FleetPolicy, TablePolicy
 from regelate.core.fleet.state import FleetRun, TableState
 from regelate.core.jobs.job import JobRecord, Origin
 from regelate.core.requests import CompactRequest
@@ -42,12 +42,11 @@ class FleetDoers:
 class FleetTables:
     """Looks at tables and does what a plan says, one table and one operation at a time.
 
-    `policy` and `now_ms` are asked for whenever they are needed.
+    `now_ms` is the time of the fleet's store.
     """
 
-    def __init__(self, doers: FleetDoers, policy: Callable[[], FleetPolicy], now_ms: Callable[[], int]) -> None:
+    def __init__(self, doers: FleetDoers, now_ms: Callable[[], int]) -> None:
         self._doers = doers
-        self._policy = policy
         self._now_ms = now_ms
 
     def look(self, scope: Scope, ident: str, before: TableObservation | None) -> TableObservation:
@@ -77,7 +76,7 @@ class FleetTables:
                 metadata_bytes=session.reader.metadata_bytes(),
             )
 
-    def do(self, scope: Scope, item: PlannedItem) -> Effect:
+    def do(self, scope: Scope, item: PlannedItem, policy: FleetPolicy) -> Effect:
         """Do one operation, or submit the job that does it. Raises Busy where it is not to be begun now."""
         address, run, upkeep = _address(scope, item.ident), item.run, self._doers.upkeep
         with self._doers.tables.open(address, Access.READ) as session:
@@ -86,7 +85,9 @@ class FleetTables:
         if run.operation.rewrites_data:
             there = self._doers.jobs.live(address, announce=True)
             if there is None:
-                part = RunPart(base_run_id=run.run_id, part=1, request=self._asked(item, scope))
+                part = RunPart(
+                    base_run_id=run.run_id, part=1, request=_asked(item, policy.for_table(scope.catalog, item.ident))
+                )
                 there = self._doers.jobs.submit(address, part, Origin.FLEET)
             if there.run_id != run.run_id:
                 raise Busy(f"{there.job_id}, which somebody else asked for, is at it")
@@ -111,18 +112,19 @@ class FleetTables:
         address = Address(tenant_id=state.tenant, catalog=state.catalog, ident=state.ident, table=table)
         return self._doers.jobs.of_run(address, run.run_id)
 
-    def _asked(self, item: PlannedItem, scope: Scope) -> CompactRequest:
-        """Return the COMPACT of a run, by the options that the policy has for it. One for the deletes' sake takes the
-        files that deletes apply to, whatever the size of the others."""
-        options = dict(self._policy().for_table(scope.catalog, item.ident).compact_options)
-        if item.run.operation is FleetOperation.APPLY_DELETES:
-            options = {"delete-file-threshold": 1, **options, **NO_FILE_BY_SIZE}
-        return CompactRequest(
-            expire_snapshots=False,
-            max_cost=_most_it_may_cost(item.run),
-            max_files=item.max_files,
-            options=options or None,
-        )
+
+def _asked(item: PlannedItem, allowed: TablePolicy) -> CompactRequest:
+    """Return the COMPACT of a run, by the options that the policy has for it. One for the deletes' sake takes the
+    files that deletes apply to, whatever the size of the others."""
+    options = dict(allowed.compact_options)
+    if item.run.operation is FleetOperation.APPLY_DELETES:
+        options = {"delete-file-threshold": 1, **options, **NO_FILE_BY_SIZE}
+    return CompactRequest(
+        expire_snapshots=False,
+        max_cost=_most_it_may_cost(item.run),
+        max_files=item.max_files,
+        options=options or None,
+    )
 
 
 def _address(scope: Scope, ident: str) -> Address:

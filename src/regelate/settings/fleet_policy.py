@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import time
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from regelate.core.fleet.conditions import Condition, parse_condition
 from regelate.core.fleet.operation import FleetOperation
@@ -47,51 +47,76 @@ _SHOWN_CHARACTERS = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFault:
-    """One thing that is wrong in a policy; `line` and `column` count from 1."""
+    """One thing that is wrong in a policy; `line` and `column` count from 1. `place`: the keys that lead to it."""
 
     line: int
     column: int
     message: str
+    place: KeyPath = ()
+
+
+class BrokenPolicy(InvalidRequest):
+    """A policy of which nothing holds: FLEET_POLICY_INVALID. `details.faults` has each fault with its place."""
+
+    def __init__(self, source: str, faults: Iterable[PolicyFault]) -> None:
+        found = sorted(faults, key=lambda fault: (fault.line, fault.column))
+        shown = "; ".join(f"line {f.line}, column {f.column}: {f.message}" for f in found[:_MOST_SHOWN])
+        more = f"; and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+        listed = [{"line": f.line, "column": f.column, "message": f.message} for f in found]
+        super().__init__("FLEET_POLICY_INVALID", f"{source} {shown}{more}; nothing of it is applied", faults=listed)
+        self._source, self._faults = source, found
+
+    def told_to(self, tenants: Collection[str], tables: Collection[tuple[str, str]]) -> InvalidRequest:
+        """Return what one of several tenants is told: the faults of lines about its budgets and its tables, which are
+        given as (catalog, ident), and of others that there are some."""
+        own = [fault for fault in self._faults if _concerns(fault.place, tenants, tables)]
+        if own:
+            return BrokenPolicy(self._source, own)
+        told = "the policy of this fleet is broken, in no line about your tables, and nothing of it is applied"
+        return InvalidRequest("FLEET_POLICY_INVALID", f"{told}; its operators have to mend it", faults=[])
+
+
+def _concerns(place: KeyPath, tenants: Collection[str], tables: Collection[tuple[str, str]]) -> bool:
+    if place[:2] == ("tenants", "budgets"):
+        return place[2:3] != () and place[2] in tenants
+    if len(place) < 2 or place[0] not in list(Scope):
+        return False
+    rule = PolicyRule(scope=Scope(str(place[0])), glob=str(place[1]), layers=())
+    return not unmatched(FleetPolicy(rules=(rule,)), tables)
 
 
 def load_fleet_policy(path: Path) -> FleetPolicy:
-    """Read a policy file. Errors: InvalidRequest FLEET_POLICY_INVALID; `details.faults` has each with its place."""
+    """Read a policy file. Errors: BrokenPolicy."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as fault:
-        _refuse(path.name, [PolicyFault(line=1, column=1, message=f"the file cannot be read: {fault.strerror}")])
+        told = f"the file cannot be read: {fault.strerror}"
+        raise BrokenPolicy(path.name, [PolicyFault(line=1, column=1, message=told)]) from fault
     return read_fleet_policy(content, path.name)
 
 
 def read_fleet_policy(content: bytes, source: str = POLICY_FILE_NAME) -> FleetPolicy:
-    """Read a policy; `source` is what it is called in sentences. Errors: as load_fleet_policy."""
+    """Read a policy; `source` is what it is called in sentences. Errors: BrokenPolicy."""
     try:
         document = read_located_yaml(content)
     except YamlFault as fault:
-        _refuse(source, [PolicyFault(line=fault.mark[0], column=fault.mark[1], message=fault.rule)])
+        found = PolicyFault(line=fault.mark[0], column=fault.mark[1], message=fault.rule)
+        raise BrokenPolicy(source, [found]) from fault
     faults = list(_shape_faults(document))
     if faults:
-        _refuse(source, faults)
+        raise BrokenPolicy(source, faults)
     return _Reading(source=source, document=document).policy(_typed(document, source))
 
 
 def refuse_unmatched(policy: FleetPolicy, idents: Iterable[tuple[str, str]]) -> None:
-    """Refuse a policy with a glob that names none of these tables, given as (catalog, ident). Errors: as above."""
+    """Refuse a policy with a glob that names none of these tables, given as (catalog, ident). Errors: BrokenPolicy."""
     faults = [
         PolicyFault(line=rule.line, column=rule.column, message=f"{rule.scope} {_shown(rule.glob)}: matches nothing")
         for rule in unmatched(policy, idents)
     ]
     if faults:
-        _refuse(policy.source or POLICY_FILE_NAME, faults)
-
-
-def _refuse(source: str, faults: list[PolicyFault]) -> NoReturn:
-    ordered = sorted(faults, key=lambda fault: (fault.line, fault.column))
-    shown = "; ".join(f"line {f.line}, column {f.column}: {f.message}" for f in ordered[:_MOST_SHOWN])
-    more = f"; and {len(ordered) - _MOST_SHOWN} more" if len(ordered) > _MOST_SHOWN else ""
-    listed = [{"line": f.line, "column": f.column, "message": f.message} for f in ordered]
-    raise InvalidRequest("FLEET_POLICY_INVALID", f"{source} {shown}{more}; nothing of it is applied", faults=listed)
+        raise BrokenPolicy(policy.source or POLICY_FILE_NAME, faults)
 
 
 def _shown(text: object) -> str:
@@ -109,7 +134,8 @@ def _shape_faults(document: LocatedYaml) -> Iterator[PolicyFault]:
             here = here[part]
         if here is None and path:
             line, column = document.key_mark(path)
-            yield PolicyFault(line=line, column=column, message=f"{_told(path)}: has no value; leave it out instead")
+            told = f"{_told(path)}: has no value; leave it out instead"
+            yield PolicyFault(line=line, column=column, message=told, place=path)
 
 
 def _told(path: KeyPath) -> str:
@@ -125,7 +151,7 @@ def _typed(document: LocatedYaml, source: str) -> PolicyFile:
         return PolicyFile.model_validate_json(json.dumps(document.value))
     except ValidationError as fault:
         errors = fault.errors(include_url=False, include_input=False, include_context=False)
-        _refuse(source, [_model_fault(error, document) for error in errors])
+        raise BrokenPolicy(source, [_model_fault(error, document) for error in errors]) from None
 
 
 def _model_fault(error: Any, document: LocatedYaml) -> PolicyFault:
@@ -136,7 +162,7 @@ def _model_fault(error: Any, document: LocatedYaml) -> PolicyFault:
         mark, rule = document.key_mark(loc), f"is no name for this place: {error['msg']}"
     else:
         mark, rule = document.value_mark(loc), str(error["msg"])
-    return PolicyFault(line=mark[0], column=mark[1], message=f"{_told(loc)}: {rule}" if loc else rule)
+    return PolicyFault(line=mark[0], column=mark[1], message=f"{_told(loc)}: {rule}" if loc else rule, place=loc)
 
 
 def _unknown_key(loc: KeyPath) -> str:
@@ -185,7 +211,7 @@ class _Reading:
         for name in file.profiles:
             self._layers(file, ("profiles", name), file.profiles[name])
         if self.faults:
-            _refuse(self.source, list(dict.fromkeys(self.faults)))
+            raise BrokenPolicy(self.source, dict.fromkeys(self.faults))
         tenants, limits = file.tenants, file.limits
         return FleetPolicy(
             budgets=_budgets(file.budgets),
@@ -291,7 +317,8 @@ class _Reading:
             self._fault(mark, at, fault.message)
 
     def _fault(self, mark: Mark, path: KeyPath, rule: str) -> None:
-        self.faults.append(PolicyFault(line=mark[0], column=mark[1], message=f"{_told(path)}: {rule}"))
+        told = f"{_told(path)}: {rule}"
+        self.faults.append(PolicyFault(line=mark[0], column=mark[1], message=told, place=path))
 
 
 def _glob_fault(scope: Scope, glob: str) -> str | None:

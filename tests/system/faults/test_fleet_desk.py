@@ -478,3 +478,34 @@ def test_a_tenant_is_told_no_amount_of_what_all_tenants_spend_from(tmp_path: Pat
     assert "not enough is left of the day of the fleet" in mine["sentence"]
     assert "is missing" in known["sentence"]
     assert "is missing" not in mine["sentence"]
+
+
+def test_a_tenant_is_told_the_broken_lines_of_a_policy_that_are_about_itself(tmp_path: Path) -> None:
+    catalog = {**LOCAL_CATALOG, "namespace_template": "{tenant_id}__{namespace}"}
+    stack = stack_of(tmp_path, "version: 1\n", tenants=["acme", "globex", "new"], catalogs={"shared": catalog})
+    for tenant in ("acme", "globex"):
+        fields = {"tenant_id": tenant, "table": "t"}
+        stack.accepted("CREATE_TABLE", {"operation": "CREATE_TABLE", **fields, "schema": schema({"id": "long"})})
+        stack.accepted("FLEET_SCAN", {"operation": "FLEET_SCAN", "tenant_id": tenant})
+    (tmp_path / "regelate.yaml").write_text(
+        "limits: {max-running: -7}\n"
+        "tenants: {budgets: {acme: {dollars-per-day: -1}}}\n"
+        "namespaces:\n"
+        "  acme__*: {enabled: maybe}\n"
+        "tables:\n"
+        "  globex__default.t: {merger-with-initech: on}\n"
+    )
+    os.utime(tmp_path / "regelate.yaml", ns=(1, 1))
+
+    def told(**who: str) -> tuple[list[int], str]:
+        error = stack.invoke({"operation": "FLEET_STATUS", **who})["error"]
+        assert error["code"] == "FLEET_POLICY_INVALID"
+        return [fault["line"] for fault in error["details"]["faults"]], json.dumps(error)
+
+    assert told()[0] == [1, 2, 4, 6]
+    acme, globex, new = (told(tenant_id=tenant) for tenant in ("acme", "globex", "new"))
+    assert (acme[0], globex[0], new[0]) == ([2, 4], [6], [])
+    assert "globex" not in acme[1]
+    assert "acme" not in globex[1]
+    assert "operators have to mend it" in new[1]
+    assert all(word not in new[1] for word in ("acme", "globex", "initech", "-7"))
