@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regelate.adapters.duckdb import checksums
-from regelate.adapters.duckdb.checksums import FIRST_PAGE, chunks_of, damaged_column
+from regelate.adapters.duckdb.inputs import stored_columns
+from regelate.adapters.parquet.damage import damaged_column
+from regelate.adapters.parquet.footer import MAGIC
+from regelate.adapters.parquet.thrift_reader import decode_from
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "plain": {"use_dictionary": False, "compression": "none"},
@@ -59,7 +61,7 @@ def damage(content: bytes) -> str | None:
         file.write(content)
         file.flush()
         try:
-            return damaged_column(io.BytesIO(content), lambda: chunks_of(CONNECTION.cursor(), file.name))
+            return damaged_column(io.BytesIO(content), lambda: stored_columns(CONNECTION.cursor(), file.name))
         except duckdb.Error:
             return None
 
@@ -105,7 +107,7 @@ def test_no_damage_ends_the_check_and_what_pyarrow_refuses_for_its_checksum_is_r
     damaged[place] ^= mask
     found = damage(bytes(damaged))
     pages = chunks(content)
-    if checksums._header(content, FIRST_PAGE)[1] <= place < max(end for _, end, _ in pages):
+    if decode_from(content, len(MAGIC))[1] <= place < max(end for _, end, _ in pages):
         assert found is not None or "CRC checksum" not in fault_of_pyarrow(bytes(damaged))
 
 

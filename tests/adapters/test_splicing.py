@@ -472,8 +472,9 @@ def test_a_fault_of_ours_in_the_joining_is_found_whether_pages_have_checksums_or
 
 @pytest.mark.slow
 def test_of_mutated_files_none_becomes_other_rows_or_ends_a_reader() -> None:
-    """`python -m tests.adapters.mutated_files` does the same a hundred thousand times."""
-    found = fuzz(400, 7)
+    """`python -m tests.adapters.mutated_files` does the same a million times."""
+    found = fuzz(1_000, 7)
     assert [what for what in found if what.startswith("FOUND")] == [], found
-    assert found["in doubt"] > 100
-    assert found["the very output of the file as it was"] > 10
+    assert found["refused: in doubt"] > 100
+    assert found["what is copied is as it was"] > 50
+    assert found["the sound rows"] > 10

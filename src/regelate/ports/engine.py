@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import BinaryIO, Protocol
 
 from regelate.core.planning.plan import FileGroup
-from regelate.core.planning.splicing import StoredFile
+from regelate.core.planning.splicing import StoredColumn, StoredFile
 from regelate.core.policy.policy import CompactionPolicy
 from regelate.core.running.group_view import GroupView
 from regelate.core.running.merging import Merge, TouchedFile
@@ -49,6 +49,13 @@ class Splicer(Protocol):
     def by_arrow(self, shape: Hashable) -> tuple[Column, ...] | None: ...
     def look(self, path: str) -> StoredFile: ...
     def join(self, sources: Sequence[Source], target: str) -> bool: ...
+
+
+class DamageCheck(Protocol):
+    """Returns the column of an open file that fails the checksums of its pages, None where they hold or there are none.
+    `columns` reads its footer, where that is needed."""
+
+    def __call__(self, source: BinaryIO, columns: Callable[[], Sequence[StoredColumn]], /) -> str | None: ...
 
 
 class KeyRewriter(Protocol):

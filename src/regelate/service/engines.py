@@ -43,6 +43,7 @@ class Engines:
     def rewriting(self, session: TableSession) -> Iterator[DuckDBRewriteEngine]:
         """Hand out the engine of a COMPACT; it connects when it has something to rewrite."""
         from regelate.adapters.duckdb.engine import DuckDBRewriteEngine
+        from regelate.adapters.parquet.damage import damaged_column
         from regelate.adapters.parquet.splicing import ParquetSplicer
 
         workers = parallelism(self._placement)
@@ -56,6 +57,7 @@ class Engines:
                 threads=self._placement.threads,
                 worker_memory_bytes=self._placement.memory_bytes // workers,
                 splicer=ParquetSplicer(session.views.columns),
+                damaged=damaged_column,
                 copies=stack.enter_context(self._copies(session)),
                 renew=session.renewed_access,
             )
@@ -67,11 +69,16 @@ class Engines:
 
             def rewriter() -> DuckDBKeyRewriter:
                 from regelate.adapters.duckdb.key_rewriter import DuckDBKeyRewriter
+                from regelate.adapters.parquet.damage import damaged_column
 
                 connection = stack.enter_context(self._connection(session))
                 head = session.committer.table.metadata
                 return DuckDBKeyRewriter(
-                    connection, session.views_of(head), session.outputs_of(head), codec=session.compression_codec
+                    connection,
+                    session.views_of(head),
+                    session.outputs_of(head),
+                    damaged=damaged_column,
+                    codec=session.compression_codec,
                 )
 
             yield rewriter

@@ -36,7 +36,7 @@ from regelate.core.table.schema import Column
 from regelate.core.table.storage import ObjectStoreAccess
 from regelate.core.table.table import DeleteContent
 from regelate.errors import Unavailable
-from regelate.ports.engine import GroupViews, Progress, Splicer
+from regelate.ports.engine import DamageCheck, GroupViews, Progress, Splicer
 from regelate.ports.files import OutputFiles
 
 SCAN_BYTES_PER_COLUMN = 5 * 1024
@@ -67,6 +67,7 @@ class DuckDBRewriteEngine:
         threads: int,
         worker_memory_bytes: int,
         splicer: Splicer,
+        damaged: DamageCheck,
         copies: LocalCopies | None = None,
         renew: Callable[[], ObjectStoreAccess | None] = lambda: None,
     ) -> None:
@@ -80,6 +81,7 @@ class DuckDBRewriteEngine:
         self._threads = max(threads, 1)
         self._worker_memory_bytes = worker_memory_bytes
         self._splicer = splicer
+        self._damaged = damaged
         self._makeups = Makeups(splicer, views.columns, folder, self._files_per_scan)
         self._copies = copies
         self._renew = renew
@@ -166,7 +168,7 @@ class DuckDBRewriteEngine:
         return queue, sum(map(len, writing))
 
     def check(self, rewrite: GroupRewrite) -> None:
-        check_checksums(self._cursor, self._here(rewrite).tasks)
+        check_checksums(self._damaged, self._cursor, self._here(rewrite).tasks)
 
     def _here(self, rewrite: GroupRewrite) -> FileGroup:
         """Return the group as it can be read, once it has arrived and its files are found fit to be read."""
@@ -211,7 +213,7 @@ class DuckDBRewriteEngine:
                 written += of_file(cursor, source, self._views.columns, added.path)
         try:
             with self._copied(group) as here:
-                check_remote(self._cursor, here.tasks, self._outputs.open)
+                check_remote(self._damaged, self._cursor, here.tasks, self._outputs.open)
                 scans = Slice(group=here, tasks=here.tasks).scans(self._files_per_scan())
                 return of_views(cursor, self._views, scans), written
         except duckdb.Error as error:

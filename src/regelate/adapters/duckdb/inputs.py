@@ -13,10 +13,12 @@ from urllib.parse import unquote
 
 import duckdb
 
-from regelate.adapters.duckdb.checksums import chunks_of, damaged_column
+from regelate.adapters.duckdb.sql import file_name
+from regelate.core.planning.splicing import StoredColumn
 from regelate.core.table.storage import is_remote
 from regelate.core.table.table import FileScanTask
 from regelate.errors import DataUnavailable
+from regelate.ports.engine import DamageCheck
 
 
 def wrong_size(tasks: Sequence[FileScanTask]) -> DataUnavailable | None:
@@ -46,7 +48,7 @@ def wrong_size(tasks: Sequence[FileScanTask]) -> DataUnavailable | None:
 Connect = Callable[[], duckdb.DuckDBPyConnection]
 
 
-def check_checksums(connect: Connect, tasks: Sequence[FileScanTask]) -> None:
+def check_checksums(damaged: DamageCheck, connect: Connect, tasks: Sequence[FileScanTask]) -> None:
     """Raise the fault of the first local file with a page that fails its own checksum, if any.
 
     `connect` hands out a cursor; only a file that has checksums needs one.
@@ -55,24 +57,42 @@ def check_checksums(connect: Connect, tasks: Sequence[FileScanTask]) -> None:
         local = local_file(path)
         if local is not None and local.exists():
             with local.open("rb") as source:
-                _check(connect, source, path, code)
+                _check(damaged, connect, source, path, code)
 
 
-def check_remote(connect: Connect, tasks: Sequence[FileScanTask], open_file: Callable[[str], BinaryIO]) -> None:
+def check_remote(
+    damaged: DamageCheck, connect: Connect, tasks: Sequence[FileScanTask], open_file: Callable[[str], BinaryIO]
+) -> None:
     """Do the same for the files that are not on this machine, by reading them from their store once more."""
     for path, _, code in _files(tasks):
         if local_file(path) is None:
             with open_file(path) as source:
-                _check(connect, source, path, code)
+                _check(damaged, connect, source, path, code)
 
 
-def _check(connect: Connect, source: BinaryIO, path: str, code: str) -> None:
+def _check(damaged: DamageCheck, connect: Connect, source: BinaryIO, path: str, code: str) -> None:
     try:
-        column = damaged_column(source, lambda: chunks_of(connect(), path))
+        column = damaged(source, lambda: stored_columns(connect(), path))
     except duckdb.Error:  # a footer that nobody can read: the rewrite says so
         return
     if column is not None:
         raise DataUnavailable(code, f"{path}: a page of column {column} fails its checksum", path=path, column=column)
+
+
+def stored_columns(cursor: duckdb.DuckDBPyConnection, path: str) -> tuple[StoredColumn, ...]:
+    """Read a file's footer. By DuckDB: PyArrow's accessors end the process on a garbled one (trap T31: a garbled footer
+    ends the process), and the codec of adapters/parquet refuses what DuckDB would read all the same.
+
+    Errors: duckdb.Error.
+    """
+    rows = cursor.execute(
+        "SELECT path_in_schema, dictionary_page_offset, data_page_offset, total_compressed_size "
+        f"FROM parquet_metadata({file_name(path)}) ORDER BY row_group_id, column_id"
+    ).fetchall()
+    return tuple(
+        StoredColumn(name=str(column).replace(", ", "."), start=min(dictionary or data, data), size=size)
+        for column, dictionary, data, size in rows
+    )
 
 
 def _files(tasks: Sequence[FileScanTask]) -> Iterator[tuple[str, int, str]]:

@@ -27,7 +27,7 @@ from regelate.core.running.rewrite import NewDataFile
 from regelate.core.running.slices import Slice
 from regelate.core.table.table import FileScanTask, Partition
 from regelate.errors import InvariantViolated
-from regelate.ports.engine import GroupViews
+from regelate.ports.engine import DamageCheck, GroupViews
 from regelate.ports.files import OutputFiles
 
 KEYS = "upsert_keys"
@@ -46,11 +46,18 @@ class DuckDBKeyRewriter:
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, views: GroupViews, outputs: OutputFiles, *, codec: str = "zstd"
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        views: GroupViews,
+        outputs: OutputFiles,
+        *,
+        damaged: DamageCheck,
+        codec: str = "zstd",
     ) -> None:
         self._connection = connection
         self._views = views
         self._outputs = outputs
+        self._damaged = damaged
         self._codec = codec
 
     def touched(self, tasks: Sequence[FileScanTask], rows: object, key: Sequence[str]) -> tuple[TouchedFile, ...]:
@@ -125,7 +132,7 @@ class DuckDBKeyRewriter:
         fault = wrong_size(tasks)
         if fault is not None:
             raise fault
-        check_checksums(self._connection.cursor, tasks)
+        check_checksums(self._damaged, self._connection.cursor, tasks)
 
     def _merged(
         self,

@@ -1,3 +1,3 @@
 """Parquet's own bytes: footers read and rewritten, pages left alone."""
 
-__all__ = ["iceberg_footer", "splicing"]
+__all__ = ["damage", "iceberg_footer", "splicing"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
-from typing import BinaryIO
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, NamedTuple
 
 from regelate.adapters.parquet.chunks import Chunk
 from regelate.adapters.parquet.thrift import Malformed, Struct
@@ -16,11 +16,31 @@ TYPE, UNCOMPRESSED, COMPRESSED, CRC, DATA_HEADER, DICTIONARY_HEADER, V2_HEADER =
 _HEADERS = {DATA: DATA_HEADER, DICTIONARY: DICTIONARY_HEADER, DATA_V2: V2_HEADER}
 _HEADER_BYTES = (256, 16 * 1024, 1024 * 1024)
 """What is read for a header: nearly all are short, some hold long bounds."""
-_HEADER_VALUES = 1_000
+HEADER_VALUES = 1_000
 COPY_BYTES = 8 * 1024 * 1024
-_BITS = 0xFFFFFFFF
+BITS = 0xFFFFFFFF
 _LEVELS = (3, 4)
 """How levels are encoded: RLE, and BIT_PACKED of old."""
+
+
+class Page(NamedTuple):
+    """A page as it is stored: its header of so many bytes begins at `at`, and `size` bytes follow that."""
+
+    at: int
+    header: Struct
+    header_bytes: int
+    size: int
+
+
+def pages_between(file: BinaryIO, at: int, end: int) -> Iterator[Page]:
+    """Yield the pages that fill a file between two places. Errors: Malformed at the first that makes no sense."""
+    while at < end:
+        header, length = _header(file, at, end)
+        size = header.whole(COMPRESSED)
+        if size is None or not 0 <= size <= end - at - length:
+            raise Malformed(f"there is no page at byte {at}")
+        yield Page(at, header, length, size)
+        at += length + size
 
 
 def checksum(file: BinaryIO, chunk: Chunk) -> int:
@@ -40,13 +60,12 @@ def checksum(file: BinaryIO, chunk: Chunk) -> int:
 
 
 def _walk(file: BinaryIO, chunk: Chunk, add: Callable[[bytes], None]) -> None:
-    at, end = chunk.start, chunk.start + chunk.size
     values = uncompressed = data_pages = 0
-    while at < end:
-        header, length = _header(file, at, end)
-        kind, size = header.whole(TYPE), header.whole(COMPRESSED)
+    for page in pages_between(file, chunk.start, chunk.start + chunk.size):
+        at, header = page.at, page.header
+        kind = header.whole(TYPE)
         inner = header.struct(_HEADERS.get(-1 if kind is None else kind, -1))
-        if inner is None or size is None or not 0 <= size <= end - at - length:
+        if inner is None:
             raise Malformed(f"there is no page at byte {at}")
         if kind == DICTIONARY:
             if at != chunk.start or at == chunk.first_data:
@@ -55,10 +74,9 @@ def _walk(file: BinaryIO, chunk: Chunk, add: Callable[[bytes], None]) -> None:
             if not data_pages and at != chunk.first_data:
                 raise Malformed(f"the data pages begin at byte {at} and not at {chunk.first_data}")
             data_pages += 1
-            values += _values(inner, chunk, size, at, v2=kind == DATA_V2)
-        uncompressed += length + _counted(header.whole(UNCOMPRESSED), at)
-        _check_page(file, at, length, size, header.whole(CRC), add)
-        at += length + size
+            values += _values(inner, chunk, page.size, at, v2=kind == DATA_V2)
+        uncompressed += page.header_bytes + _counted(header.whole(UNCOMPRESSED), at)
+        _check_page(file, page, add)
     if values != chunk.values:
         raise Malformed(f"the pages at byte {chunk.start} hold {values} values and not {chunk.values}")
     if uncompressed != chunk.uncompressed:
@@ -89,28 +107,26 @@ def _header(file: BinaryIO, at: int, end: int) -> tuple[Struct, int]:
         file.seek(at)
         data = file.read(min(size, end - at))
         try:
-            return decode_from(data, 0, max_values=_HEADER_VALUES)
+            return decode_from(data, 0, max_values=HEADER_VALUES)
         except Malformed:
             if len(data) < size or size == _HEADER_BYTES[-1]:
                 raise
     raise Malformed(f"there is no page at byte {at}")
 
 
-def _check_page(
-    file: BinaryIO, at: int, header: int, size: int, expected: int | None, add: Callable[[bytes], None]
-) -> None:
+def _check_page(file: BinaryIO, page: Page, add: Callable[[bytes], None]) -> None:
     """Read a page with its header, and hold it to its checksum where it has one."""
-    file.seek(at)
-    add(read_all(file, header))
-    found = 0
+    file.seek(page.at)
+    add(read_all(file, page.header_bytes))
+    size, expected, found = page.size, page.header.whole(CRC), 0
     while size:
         data = read_all(file, min(size, COPY_BYTES))
         add(data)
         if expected is not None:
             found = zlib.crc32(data, found)
         size -= len(data)
-    if expected is not None and found != expected & _BITS:
-        raise Malformed(f"the page at byte {at} does not match its checksum")
+    if expected is not None and found != expected & BITS:
+        raise Malformed(f"the page at byte {page.at} does not match its checksum")
 
 
 def read_all(file: BinaryIO, size: int) -> bytes:

@@ -56,6 +56,15 @@ class RowGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredColumn:
+    """Where the pages of one column of one row group lie in a file, as its footer tells."""
+
+    name: str
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
     """What the footer of an input says. Files of one `shape` may be one file; `doubt`: why it must be recoded."""
 
