@@ -9,10 +9,11 @@ from pydantic import BaseModel
 
 from regelate.core.policy.options import ICEBERG_OPTIONS
 from regelate.core.requests import CompactRequest, QueryRequest, fields_of
+from regelate.core.table.schema import MAX_COLUMNS
 from regelate.entrypoints.actions import OPERATIONS, Who, parse_request
 from regelate.entrypoints.api.definition import table_definition
 from regelate.entrypoints.api.requests import Compact, CreateTable, Query, Write, asked
-from regelate.entrypoints.api.validation import MAX_VALUES
+from regelate.entrypoints.api.validation import MAX_FILTER_VALUES, MAX_VALUES
 from regelate.errors import InvalidRequest
 
 TABLE = {"tenant_id": "t", "namespace": "n", "table": "users"}
@@ -343,14 +344,39 @@ def test_of_many_unknown_fields_the_first_are_named() -> None:
     assert [found["field"] for found in fault.details["faults"]] == ["f0", "f1", "f2", "f3", "f4"]
 
 
-@pytest.mark.parametrize("values", [["id"] * (MAX_VALUES + 1), {"deep": [[1] * (MAX_VALUES + 1)]}])
-def test_an_array_or_object_of_too_many_values_is_refused_before_it_is_judged(values: object) -> None:
-    fault = refused("QUERY", columns=values)
-    assert (fault.code, fault.details["field"], fault.details["max_values"]) == ("INVALID_FIELD", "columns", MAX_VALUES)
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["id"] * (MAX_VALUES + 1),
+        {"deep": [[1] * MAX_VALUES]},
+        [{"function": "sum", "column": "id"}] * (MAX_VALUES // 3 + 1),
+        [{}] * (MAX_VALUES + 1),
+    ],
+)
+def test_too_many_values_in_all_are_refused_before_any_is_judged(values: object) -> None:
+    fault = refused("QUERY", group_by=["id"], aggregates=values)
+    assert (fault.code, fault.details["field"]) == ("INVALID_FIELD", "aggregates")
+    assert (fault.details["max_values"], "faults" in fault.details) == (MAX_VALUES, False)
+
+
+def test_a_table_of_as_many_columns_as_there_may_be_is_no_request_of_too_many_values() -> None:
+    column = {"type": "long", "required": True, "doc": "x"}
+    fields = {f"c{number}": column for number in range(MAX_COLUMNS)}
+    order = [{"column": f"c{number}", "direction": "asc", "nulls": "nulls-first"} for number in range(100)]
+    asked = {**MINIMAL["CREATE_TABLE"], "schema": {"fields": fields}, "sort_order": order}
+    assert isinstance(parse_request({"operation": "CREATE_TABLE", **asked}), CreateTable)
+
+
+@pytest.mark.parametrize("values", [[1] * (MAX_FILTER_VALUES + 1), {"and": [[1] * (MAX_FILTER_VALUES + 1)]}])
+def test_an_array_of_a_filter_has_a_limit_of_its_own(values: object) -> None:
+    few = [{"column": "id", "op": "in", "value": list(range(MAX_VALUES))}] * 3
+    assert isinstance(parse_request({"operation": "QUERY", **MINIMAL["QUERY"], "filter": few}), Query)
+    fault = refused("QUERY", filter=values)
+    assert (fault.details["field"], fault.details["max_values"]) == ("filter", MAX_FILTER_VALUES)
 
 
 def test_rows_have_a_limit_of_their_own() -> None:
-    rows = [{"id": 1}] * (MAX_VALUES + 1)
+    rows = [{"id": 1}] * (MAX_FILTER_VALUES + 1)
     assert isinstance(parse_request({"operation": "WRITE", **MINIMAL["WRITE"], "records": rows}), Write)
 
 

@@ -16,8 +16,12 @@ from pydantic import BaseModel, ValidationError
 from regelate.errors import InvalidRequest
 
 MAX_SHOWN_CHARACTERS = 200
-MAX_VALUES = 100_000
-"""Of one array or object outside of rows: a fault is made of each that is wrong, and they are judged at once."""
+MAX_VALUES = 20_000
+"""Of all arrays and objects of a request, but for the two below and rows: enough for 2,000 columns with all that may be
+said of each. A fault is made of each value that is wrong, and no other thread runs until they all are judged.
+"""
+MAX_FILTER_VALUES = 100_000
+"""Of one array or object of a filter: what reads those stops at the first fault."""
 _MOST_FAULTS = 5
 _CODES = {"missing": "MISSING_FIELD", "extra_forbidden": "UNKNOWN_FIELD"}
 _RULES = {
@@ -25,6 +29,7 @@ _RULES = {
     "extra_forbidden": "this field does not exist here",
 }
 _ROWS = "records"
+_FILTERS = frozenset({"filter", "partition_filter"})
 _KNOBS = frozenset({"target_file_size_mb", "max_files"})
 """Thresholds, whose wrong types are INVALID_OPTION like their wrong ranges."""
 _KINDS = {
@@ -60,16 +65,28 @@ def _with_few_unknown(payload: Mapping[str, object], model: type[BaseModel]) -> 
 
 
 def _check_sizes(payload: Mapping[str, object]) -> None:
+    found = 0
     for name, value in payload.items():
         waiting: list[object] = [] if name == _ROWS else [value]
         while waiting:
             here = waiting.pop()
-            if isinstance(here, dict | list):
-                if len(here) > MAX_VALUES:
-                    field = _step("", name)[:MAX_SHOWN_CHARACTERS]
-                    message = f"{field}: an array or object of more than {MAX_VALUES:,} values; split the request"
-                    raise InvalidRequest("INVALID_FIELD", message, field=field, max_values=MAX_VALUES)
-                waiting += here.values() if isinstance(here, dict) else here
+            if not isinstance(here, dict | list):
+                continue
+            if name in _FILTERS:
+                if len(here) > MAX_FILTER_VALUES:
+                    raise _too_many(name, f"an array or object of more than {MAX_FILTER_VALUES:,}", MAX_FILTER_VALUES)
+            else:
+                found += len(here)
+                if found > MAX_VALUES:
+                    raise _too_many(name, f"with what stands before it more than {MAX_VALUES:,}", MAX_VALUES)
+            waiting += here.values() if isinstance(here, dict) else here
+
+
+def _too_many(name: str, how_many: str, limit: int) -> InvalidRequest:
+    field = _step("", name)[:MAX_SHOWN_CHARACTERS]
+    return InvalidRequest(
+        "INVALID_FIELD", f"{field}: {how_many} values; split the request", field=field, max_values=limit
+    )
 
 
 def _check_texts(payload: Mapping[str, object]) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from regelate.core.values import dataclass
 from regelate.entrypoints.answering import new_request_id
-from regelate.entrypoints.aws.body import parse_body, too_large
+from regelate.entrypoints.aws.body import LARGE_BODY_BYTES, parse_body, too_large
 from regelate.entrypoints.dispatch import dispatch
 from regelate.entrypoints.log import forget_subject, logger, stack_of
 from regelate.entrypoints.server.connection import late
@@ -85,6 +85,7 @@ class Door:
         self._open = settings.auth == "none"
         self._limit = settings.limits.max_request_bytes
         self._body_seconds = settings.serve.body_seconds
+        self._large_pieces = asyncio.Lock()
         self._work = Lane("requests", settings.serve.threads_for(settings.limits))
         self._quick = Lane("health", _QUICK_THREADS)
 
@@ -136,9 +137,18 @@ class Door:
                     body += piece
                     if len(body) > self._limit:
                         raise too_large(self._limit)
+                    if len(body) > LARGE_BODY_BYTES:
+                        await self._turn_of_a_piece()
         except TimeoutError:
             raise late("body", self._body_seconds) from None
         return bytes(body)
+
+    async def _turn_of_a_piece(self) -> None:
+        """Let one piece of all large bodies be read in each round of the loop, in turns. A small request takes several
+        rounds, and would wait for a piece of every large body in each.
+        """
+        async with self._large_pieces:
+            await asyncio.sleep(0)
 
     async def _reply(self, request: _Request, body: bytes) -> Reply:
         lane = self._quick if _is_quick(request, body) else self._work
