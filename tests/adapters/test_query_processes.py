@@ -271,6 +271,68 @@ def test_whoever_ended_a_process_waits_for_its_replacement_and_the_others_do_not
     assert rows(answered(pool, question("SELECT id FROM t"))) == [{"id": 1}]
 
 
+def test_the_last_idle_process_is_for_who_has_none(made: Callable[..., QueryPool], question: Make) -> None:
+    pool, soon = made(size=3), time.monotonic() + 60
+    with pool.process("a", soon) as first, pool.process("b", soon) as second:
+        asked(first, question("SELECT id FROM t"))
+        asked(second, question("SELECT id FROM t"))
+    with pool.process("a", soon) as one, pool.process("a", soon) as another:
+        left = {first.pid, second.pid} - {one.pid}
+        assert another.pid not in left
+        with pool.process("b", soon) as others:
+            assert {others.pid} == left
+
+
+def test_from_the_second_query_on_one_more_is_kept_than_are_at_work(
+    made: Callable[..., QueryPool], question: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, soon, started, start = made(size=2), time.monotonic() + 60, threading.Semaphore(0), QueryProcess.__init__
+
+    def noted(process: QueryProcess, memory_bytes: int, *, remote: bool = False) -> None:
+        start(process, memory_bytes, remote=remote)
+        started.release()
+
+    monkeypatch.setattr(QueryProcess, "__init__", noted)
+    answered(pool, question("SELECT id FROM t"))
+    assert started.acquire(blocking=False)
+    pool.warm()
+    assert "query-process" not in {thread.name for thread in threading.enumerate()}
+    with pool.process("a", soon):
+        pool.warm()
+        assert started.acquire(timeout=60)
+
+
+def test_tenants_that_wait_are_served_in_turns_however_long_the_line_of_one_is(made: Callable[..., QueryPool]) -> None:
+    pool, soon = made(), time.monotonic() + 60
+    served: list[str] = []
+
+    def ask(who: str) -> None:
+        with pool.process(who, soon):
+            served.append(who)
+
+    waiting: list[threading.Thread] = []
+    with pool.process("c", soon):
+        for who in ("a", "a", "a", "b", "b"):
+            waiting.append(threading.Thread(target=ask, args=(who,)))
+            waiting[-1].start()
+            while pool.waiting < len(waiting):
+                assert time.monotonic() < soon
+                time.sleep(0.001)
+    for thread in waiting:
+        thread.join()
+    assert served == ["a", "b", "a", "b", "a"]
+
+
+def test_who_has_waited_in_vain_keeps_nobody_from_a_process(made: Callable[..., QueryPool], question: Make) -> None:
+    pool = made()
+    with pool.process("a", time.monotonic() + 60):
+        for who in ("a", "b", "b"):
+            lending = pool.process(who, time.monotonic())
+            assert fault(lending.__enter__).code == "TOO_MANY_QUERIES"
+        assert pool.waiting == 0
+    assert rows(answered(pool, question("SELECT id FROM t"), who="b")) == [{"id": 1}]
+
+
 def test_a_query_waits_for_a_process_as_long_as_its_time_lasts(made: Callable[..., QueryPool], question: Make) -> None:
     pool = made()
     found: list[Frames] = []
