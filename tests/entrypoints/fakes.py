@@ -147,7 +147,8 @@ class FakeService:
         self.before_query: Callable[[QueryRequest], object] = lambda request: None
         self._lock = threading.Lock()
         self.process = self.tables = self.refs = self.health = self.queries = self.writes = self.compactions = self
-        self.upkeep = self.fleet = self.fleet_desk = self.jobs = self.worker = self.automatic = self
+        self.upkeep = self.fleet = self.jobs = self.worker = self.automatic = self
+        self.fleet_desk = lambda: self
 
     def _called(self, operation: str, address: Address | None, **arguments: Any) -> None:
         with self._lock:

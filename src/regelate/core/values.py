@@ -1,7 +1,7 @@
 """`@dataclass(frozen=True, slots=True, kw_only=True)` as the standard library makes it, at a third of the time.
 
-A worker's start makes 240 such classes. The standard library writes six methods for each as text and compiles them,
-0.6 ms a class; here only `__init__` is compiled, the others are the same function for all.
+A worker's start makes 270 such classes. The standard library writes six methods for each as text and compiles them,
+0.6 ms a class; here only `__init__` is compiled, when the first value is made, and the others are the same for all.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError
+from inspect import Signature, signature
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -35,15 +36,42 @@ T = TypeVar("T")
 def _value(cls: type[T]) -> type[T]:
     if "__eq__" in cls.__dict__:
         raise TypeError(f"{cls.__qualname__} compares by itself: dataclasses.dataclass keeps that")
+    described = cls.__doc__
+    cls.__doc__ = described or cls.__name__  # else the standard library makes one of the signature: slow
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(cls)
+    made.__doc__ = described
     fields: tuple[Field[Any], ...] = dataclasses.fields(made)
-    made.__init__ = _init(made, fields)
+    made.__init__ = _first_init(made, fields)
+    made.__signature__ = _SIGNATURE
     if "__repr__" not in cls.__dict__:
         made.__repr__ = _repr
     made.__eq__, made.__hash__ = _comparison(tuple(found.name for found in fields if found.compare))
     made.__setattr__, made.__delattr__ = _refuse_to_set, _refuse_to_delete
     made.__getstate__, made.__setstate__ = _state, _set_state
     return made  # type: ignore[no-any-return]
+
+
+def _first_init(cls: Any, fields: tuple[Field[Any], ...]) -> Callable[..., None]:
+    """Return the `__init__` of a class until its first value is made: it puts the compiled one into its place."""
+
+    def __init__(self: Any, *given: Any, **named: Any) -> None:  # noqa: N807  it is one
+        cls.__init__ = _init(cls, fields)
+        cls.__init__(self, *given, **named)
+
+    __init__.__annotations__ = {found.name: found.type for found in fields} | {"return": None}
+    return __init__
+
+
+class _ClassSignature:
+    """What `inspect.signature` reads of a class: that of the compiled `__init__`."""
+
+    def __get__(self, value: object, cls: type) -> Signature:
+        init = signature(_init(cls, dataclasses.fields(cls)))
+        _, *parameters = init.parameters.values()
+        return init.replace(parameters=parameters)
+
+
+_SIGNATURE = _ClassSignature()
 
 
 def _init(cls: type, fields: tuple[Field[Any], ...]) -> Callable[..., None]:

@@ -34,7 +34,7 @@ def scope_of(service: Service, request: Sweep | FleetRequest, caller: Caller) ->
 
 
 def fleet_scan(service: Service, request: FleetScan, caller: Caller) -> Answer:
-    return service.fleet_desk.scan(
+    return service.fleet_desk().scan(
         scope_of(service, request, caller),
         max_tables=request.max_tables,
         time_budget_seconds=_seconds(request.time_budget_seconds, caller),
@@ -42,11 +42,11 @@ def fleet_scan(service: Service, request: FleetScan, caller: Caller) -> Answer:
 
 
 def fleet_plan(service: Service, request: FleetPlan, caller: Caller) -> Answer:
-    return service.fleet_desk.plan(scope_of(service, request, caller), asked_by=_asked_by(request))
+    return service.fleet_desk().plan(scope_of(service, request, caller), asked_by=_asked_by(request))
 
 
 def fleet_apply(service: Service, request: FleetApply, caller: Caller) -> Answer:
-    return service.fleet_desk.apply(
+    return service.fleet_desk().apply(
         scope_of(service, request, caller),
         plan_id=request.plan_id,
         asked_by=_asked_by(request),
@@ -57,12 +57,12 @@ def fleet_apply(service: Service, request: FleetApply, caller: Caller) -> Answer
 def fleet_status(service: Service, request: FleetStatusOf, caller: Caller) -> Answer:
     status = None if request.status is None else FleetStatus(request.status)
     scope, ident = scope_of(service, request, caller), _fleet_table(service, request, caller)
-    return service.fleet_desk.status(scope, ident, status=status, limit=request.limit)
+    return service.fleet_desk().status(scope, ident, status=status, limit=request.limit)
 
 
 def fleet_history(service: Service, request: FleetHistory, caller: Caller) -> Answer:
     scope, ident = scope_of(service, request, caller), _fleet_table(service, request, caller)
-    return service.fleet_desk.history(scope, ident, limit=request.limit)
+    return service.fleet_desk().history(scope, ident, limit=request.limit)
 
 
 def _fleet_table(service: Service, request: FleetStatusOf | FleetHistory, caller: Caller) -> str | None:

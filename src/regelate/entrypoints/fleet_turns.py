@@ -45,7 +45,8 @@ class FleetTurns:
 
     def _turn(self, catalog: str) -> None:
         try:
-            self._service.fleet_desk.turn(self._service.tenancy.everybody(catalog), ended=self._stopping.is_set)
+            everybody = self._service.tenancy.everybody(catalog)
+            self._service.fleet_desk().turn(everybody, ended=self._stopping.is_set)
         except RegelateError as fault:
             logger.error("fleet turn failed", code=fault.code, error=fault.message, catalog=catalog)
         except Exception as fault:  # noqa: BLE001  the thread must live: the next turn may pass, the log gets the stack

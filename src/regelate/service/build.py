@@ -24,8 +24,7 @@ from regelate.service.compactions import Compactions
 from regelate.service.engines import Engines
 from regelate.service.facade import Service
 from regelate.service.fleet import Fleet
-from regelate.service.fleet_desk import FleetDesk
-from regelate.service.fleet_tables import FleetDoers
+from regelate.service.fleet_doers import FleetDoers
 from regelate.service.health import Health
 from regelate.service.job_desk import JobDesk
 from regelate.service.job_stores import JobStores
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from regelate.adapters.duckdb.query_pool import QueryPool
     from regelate.adapters.iceberg.manifests import ManifestReader
     from regelate.ports.jobs import SparkJobs
+    from regelate.service.fleet_desk import FleetDesk
 
 _ONE_AT_A_TIME = Lock()
 """`cache` lets two threads that ask at once make two."""
@@ -109,7 +109,7 @@ def build(
         automatic=Automatic(access, tables, knobs, jobs, compactions, clock),
         upkeep=upkeep,
         fleet=Fleet(access, tables, knobs, sweeps, jobs, settings.sweep, clock, telemetry),
-        fleet_desk=FleetDesk(doers, settings.fleet, placement, timeouts, settings.catalogs, clock),
+        fleet_desk=once(lambda: _fleet_desk(doers, settings, placement, clock)),
         jobs=jobs,
         worker=Worker(stores, runs, spark_runs, settings, placement, clock),
     )
@@ -135,6 +135,12 @@ def _pool(size: int, memory_bytes: int, remote: bool) -> QueryPool:
     from regelate.adapters.duckdb.query_pool import QueryPool
 
     return QueryPool(size=size, memory_bytes=memory_bytes, remote=remote)
+
+
+def _fleet_desk(doers: FleetDoers, settings: Settings, placement: PlacementPolicy, clock: Clock) -> FleetDesk:
+    from regelate.service.fleet_desk import FleetDesk
+
+    return FleetDesk(doers, settings.fleet, placement, settings.network.timeouts, settings.catalogs, clock)
 
 
 def _catalogs(settings: Settings) -> OpenCatalogs:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class Service:
     """Everything behind the doors, for one process. Safe for several threads; an operation owns its own sessions.
 
-    Every operation returns its answer (core.answers), or raises a RegelateError.
+    Every operation returns its answer (core.answers), or raises a RegelateError. `fleet_desk` gives the one that looks
+    after a fleet, which is loaded when it is first asked for: no other request needs it.
     """
 
     settings: Settings
@@ -46,7 +47,7 @@ class Service:
     automatic: Automatic
     upkeep: Upkeep
     fleet: Fleet
-    fleet_desk: FleetDesk
+    fleet_desk: Callable[[], FleetDesk]
     jobs: JobDesk
     worker: Worker
 

@@ -37,8 +37,9 @@ from regelate.operations.fleet.settle import Tariff, settle
 from regelate.operations.upkeep.sweep import idents_of
 from regelate.ports.clock import Clock
 from regelate.ports.fleet_store import FleetStore
+from regelate.service.fleet_doers import FleetDoers
 from regelate.service.fleet_rules import FleetRules
-from regelate.service.fleet_tables import FleetDoers, FleetTables
+from regelate.service.fleet_tables import FleetTables
 from regelate.service.once import once
 from regelate.tenancy import Scope
 

@@ -12,31 +12,13 @@ from regelate.core.fleet.policy import FleetPolicy, TablePolicy
 from regelate.core.fleet.state import FleetRun, TableState
 from regelate.core.jobs.job import JobRecord, Origin
 from regelate.core.requests import CompactRequest
-from regelate.core.values import dataclass
 from regelate.operations.compacting.continuing import RunPart
 from regelate.operations.fleet.applying import Busy, Effect, PlannedItem
 from regelate.operations.fleet.observe import Observed, observe, refreshed
-from regelate.service.access import CatalogAccess
-from regelate.service.job_desk import JobDesk
-from regelate.service.job_stores import JobStores
-from regelate.service.knobs import Knobs
-from regelate.service.open_tables import OpenTables
-from regelate.service.upkeep import Upkeep
+from regelate.service.fleet_doers import FleetDoers
 from regelate.tenancy import DEFAULT_TENANT, Address, Scope
 
 NO_FILE_BY_SIZE = {"min-file-size-bytes": 1, "max-file-size-bytes": 2**62}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetDoers:
-    """Who does what a fleet decides."""
-
-    access: CatalogAccess
-    tables: OpenTables
-    knobs: Knobs
-    jobs: JobDesk
-    job_stores: JobStores
-    upkeep: Upkeep
 
 
 class FleetTables:

@@ -294,7 +294,7 @@ def test_a_glob_that_names_no_table_is_refused_when_somebody_plans_and_not_by_th
     assert refused["code"] == "FLEET_POLICY_INVALID"
     assert "matches nothing" in refused["details"]["faults"][0]["message"]
     assert len(stack.ok("FLEET_PLAN")["runs"]) == 1  # a tenant can do nothing about it
-    stack.service.fleet_desk.turn(stack.service.tenancy.everybody(None), ended=lambda: False)
+    stack.service.fleet_desk().turn(stack.service.tenancy.everybody(None), ended=lambda: False)
     work(stack)
     assert files_of(stack, "t") == 1
 
@@ -302,9 +302,9 @@ def test_a_glob_that_names_no_table_is_refused_when_somebody_plans_and_not_by_th
 def test_a_turn_of_the_schedule_scans_and_begins_and_stops_where_it_is_told_to(stack: Stack) -> None:
     ill(stack, "t", 8)
     everybody = stack.service.tenancy.everybody(None)
-    stack.service.fleet_desk.turn(everybody, ended=lambda: True)
+    stack.service.fleet_desk().turn(everybody, ended=lambda: True)
     assert stack.ok("FLEET_STATUS")["tables"] == []
-    stack.service.fleet_desk.turn(everybody, ended=lambda: False)
+    stack.service.fleet_desk().turn(everybody, ended=lambda: False)
     work(stack)
     (run,) = stack.ok("FLEET_HISTORY")["runs"]
     assert (run["trigger"], run["asked_by"], run["outcome"]) == ("SCHEDULE", "the schedule", "DONE")

@@ -3,6 +3,8 @@ import dataclasses
 import inspect
 import math
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -127,3 +129,30 @@ def test_no_other_kind_of_class_is_made(flag: str) -> None:
     flags = {"frozen": True, "slots": True, "kw_only": True} | {flag: False}
     with pytest.raises(TypeError):
         values.dataclass(**flags)
+
+
+def test_threads_that_make_the_first_value_at_once_all_get_one() -> None:
+    @values.dataclass(frozen=True, slots=True, kw_only=True)
+    class First:
+        number: int
+
+    together = threading.Barrier(8)
+
+    def made(number: int) -> First:
+        together.wait()
+        return First(number=number)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [value.number for value in pool.map(made, range(8))] == list(range(8))
+
+
+def test_the_signature_is_known_before_and_after_the_first_value() -> None:
+    @values.dataclass(frozen=True, slots=True, kw_only=True)
+    class Kept:
+        first: int
+        second: float = 2.5
+
+    before = inspect.signature(Kept)
+    Kept(first=1)
+    assert str(before) == str(inspect.signature(Kept)) == "(*, first: int, second: float = 2.5) -> None"
+    assert Kept.__doc__ is None
