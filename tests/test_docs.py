@@ -55,6 +55,7 @@ MADE_BY_EXPRESSION: Mapping[tuple[str, str], set[str]] = {
         "INVALID_FIELD",
         "INVALID_OPTION",
     },
+    ("entrypoints/cli/rows.py", "fault.code"): {"INVALID_JSON", "INVALID_REQUEST", "INVALID_FIELD"},
     ("core/running/routing.py", "found.reason.value"): {
         PlacementReason.TOO_LARGE.value,
         PlacementReason.TOO_LONG.value,

@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+from regelate.adapters.iceberg.encoding import encode
 from regelate.adapters.iceberg.encoding.encode import NotPlain, build, encode_records
 from regelate.adapters.iceberg.encoding.json_values import plain_value
 from regelate.adapters.iceberg.encoding.row_faults import Refused
@@ -438,3 +439,12 @@ def test_a_decimal_is_stored_exactly_or_refused(value: Decimal) -> None:
         assert value != round(value, 6) or abs(value) >= 10**12
     else:
         assert stored == value
+
+
+def test_more_records_than_are_encoded_at_once_are_one_table_and_a_fault_names_its_row_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(encode, "SLICE", 2)
+    assert encoded(typed("long"), 1, None, 3, 4, 5) == [1, None, 3, 4, 5]
+    found = fault(typed("long"), *({"c": value} for value in (1, 2, 3, "x", "y")))
+    assert (found.details["row"], "row 3" in found.message) == (3, True)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+from regelate.adapters.iceberg.encoding import encode
 from regelate.adapters.iceberg.encoding.coerce import coerce_given
 from regelate.adapters.iceberg.encoding.encode import encode_given
 from regelate.adapters.iceberg.encoding.json_values import filler
@@ -158,3 +159,22 @@ def test_the_marks_of_an_engine_for_booleans_and_uuids_are_read_as_what_they_are
     found = fill(columns, schema, rows, stored, ["id"])
     assert found["t"].to_pylist() == [False, None, True]
     assert [u and u.bytes[:1] for u in found["u"].to_pylist()] == [b"b", None, b"a"]
+
+
+def test_records_that_are_encoded_in_parts_lack_what_they_lack_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [
+        {"id": 1, "a": "x", "b": 1},
+        {"id": 2, "b": 2},
+        {"id": 3, "a": None, "b": 3},
+        {"id": 4},
+        {"id": 5, "b": 5},
+    ]
+    together = encode_given(COLUMNS, SCHEMA, records, ["id"])
+    monkeypatch.setattr(encode, "SLICE", 2)
+    in_parts = encode_given(COLUMNS, SCHEMA, records, ["id"])
+    assert in_parts.rows.equals(together.rows)  # type: ignore[attr-defined]
+    assert in_parts.count == 5
+    assert {name: mask.to_pylist() for name, mask in in_parts.absent.items()} == {  # type: ignore[attr-defined]
+        2: [False, True, False, True, True],
+        3: [False, False, False, True, False],
+    }

@@ -106,6 +106,11 @@ def rows_of(run: Run, table: str, order: str = "id") -> list[dict[str, Any]]:
     return rows
 
 
+def ids_of(run: Run, table: str) -> list[int]:
+    rows = done(run("query", table, "--order-by", "id", "--columns", "id", "--json")).answer["rows"]
+    return [row["id"] for row in rows]
+
+
 def assert_two_lines(ended: Ended) -> None:
     lines = ended.err.splitlines()
     assert [line.partition(": ")[0] for line in lines] == ["error", "help"]
@@ -402,15 +407,20 @@ def test_drop_without_yes_leaves_the_table(run: Run) -> None:
 # Rows
 
 
-def limited(folder: Path, records: int, partitions: int = 1_000) -> None:
-    """Write a config.json whose WRITE takes so many records, of so many partitions."""
+TWO_MB = "x" * 2 * 1024 * 1024
+"""The text of a row of which two are a batch where `limited`."""
+
+
+def limited(folder: Path, records: int = 100, partitions: int = 1_000) -> None:
+    """Write a config.json whose WRITE takes so many records, of so many partitions, and whose files end at 1 MB."""
     local = {
         "type": "sql",
         "uri": f"sqlite:///{folder}/catalog.db",
         "warehouse": str(folder / "warehouse"),
     }
     limits = {"max_records": records, "max_partitions_per_write": partitions}
-    section = {"auth": "none", "tenants": "*", "catalogs": {"local": local}, "limits": limits}
+    sizes = {"write": {"target_file_size_mb": 1}, "compaction": {"small_file_threshold_mb": None}}
+    section = {"auth": "none", "tenants": "*", "catalogs": {"local": local}, "limits": limits, "iceberg": sizes}
     (folder / "config.json").write_text(json.dumps({"environments": {"development": section}}))
 
 
@@ -424,24 +434,34 @@ def test_a_file_is_written_however_many_partitions_its_rows_have(run: Run, tmp_p
     assert len(rows_of(run, "shop.cut")) == 5
 
 
-def test_json_lines_go_in_batches_of_the_configured_size(run: Run, tmp_path: Path) -> None:
-    limited(tmp_path, 2)
+def test_json_lines_go_in_batches_of_four_times_the_target_of_a_file(run: Run, tmp_path: Path) -> None:
+    limited(tmp_path)
     orders(run)
-    (tmp_path / "rows.jsonl").write_bytes(json_lines(*({"id": n} for n in range(5))).replace(b"\n", b"\r\n\n"))
+    lines = json_lines(*({"id": n, "name": TWO_MB} for n in range(5)))
+    (tmp_path / "rows.jsonl").write_bytes(lines.replace(b"\n", b"\r\n\n"))
     ended = done(run("write", "shop.orders", "rows.jsonl", "--json"))
     assert [json.loads(line)["records_written"] for line in ended.out.splitlines()] == [2, 2, 1]
-    assert [row["id"] for row in rows_of(run, "shop.orders")] == [0, 1, 2, 3, 4]
+    assert ids_of(run, "shop.orders") == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("bad", [b'{"id": "x"}\n', b"no json\n", b"[]\n", b'{"id": 1, "id": 2}\n', b'{"id": NaN}\n'])
 def test_a_bad_line_says_how_many_rows_before_it_are_in_the_table(run: Run, tmp_path: Path, bad: bytes) -> None:
-    limited(tmp_path, 2)
+    limited(tmp_path)
     orders(run)
-    ended = run("write", "shop.orders", "-", stdin=json_lines(*({"id": n} for n in range(3))) + bad)
+    ended = run("write", "shop.orders", "-", stdin=json_lines(*({"id": n, "name": TWO_MB} for n in range(3))) + bad)
     assert ended.code == 4
     assert_two_lines(ended)
     assert "2 rows of earlier batches are in the table" in ended.err
-    assert [row["id"] for row in rows_of(run, "shop.orders")] == [0, 1]
+    assert ids_of(run, "shop.orders") == [0, 1]
+
+
+def test_json_lines_are_one_commit_however_many_more_they_are_than_the_records_of_a_request(
+    run: Run, tmp_path: Path
+) -> None:
+    limited(tmp_path, 2)
+    orders(run)
+    ended = done(run("write", "shop.orders", "-", stdin=json_lines(*({"id": n} for n in range(5)))))
+    assert "Wrote 5 rows to shop.orders in 1 commit." in ended.out
 
 
 def test_a_line_that_is_no_json_is_named_and_nothing_is_written(run: Run) -> None:
@@ -453,12 +473,12 @@ def test_a_line_that_is_no_json_is_named_and_nothing_is_written(run: Run) -> Non
 
 
 def test_a_repeated_command_with_an_idempotency_key_writes_no_row_twice(run: Run, tmp_path: Path) -> None:
-    limited(tmp_path, 2)
+    limited(tmp_path)
     orders(run)
-    lines = json_lines(*({"id": n} for n in range(5)))
+    lines = json_lines(*({"id": n, "name": TWO_MB} for n in range(5)))
     for _ in range(2):
         done(run("write", "shop.orders", "-", "--idempotency-key", "monday", stdin=lines))
-    assert [row["id"] for row in rows_of(run, "shop.orders")] == [0, 1, 2, 3, 4]
+    assert ids_of(run, "shop.orders") == [0, 1, 2, 3, 4]
 
 
 def test_a_branch_is_written_and_compacted_by_its_name(run: Run) -> None:

@@ -16,7 +16,7 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadata
 
 from regelate.adapters.iceberg.encoding.coerce import coerce_given, coerce_table
-from regelate.adapters.iceberg.encoding.encode import encode_given, encode_records
+from regelate.adapters.iceberg.encoding.encode import encode_given, encode_records, sliced
 from regelate.adapters.iceberg.encoding.kept_values import fill
 from regelate.adapters.iceberg.encoding.key_faults import check_keys
 from regelate.adapters.iceberg.encoding.row_partitions import split_by_partition
@@ -74,7 +74,8 @@ class IcebergRowWriter:
         """Return the digest of rows as they were sent: JSON records, or the bytes of an Arrow table."""
         found = hashlib.sha256()
         if isinstance(rows, Sequence):
-            found.update(json.dumps(rows, sort_keys=True, default=str).encode())
+            for _, part in sliced(rows):
+                found.update(json.dumps(part, sort_keys=True, default=str).encode())
         else:
             with pa.ipc.new_stream(pa.PythonFile(_Digested(found), mode="w"), _table(rows).schema) as stream:
                 stream.write_table(_table(rows))

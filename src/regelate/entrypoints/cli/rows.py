@@ -1,15 +1,15 @@
-"""Files -> rows: JSON as records, batch by batch; CSV and Parquet as one Arrow table."""
+"""Files -> rows: JSON as records, JSON lines batch by batch; CSV and Parquet as one Arrow table."""
 
 from __future__ import annotations
 
 import sys
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, overload
 
 from regelate.core.jobs.exit_codes import FAILED
-from regelate.core.values import dataclass
 from regelate.entrypoints.aws.body import parse_body
 from regelate.entrypoints.cli.failures import Failed, usage
 from regelate.errors import InvalidRequest
@@ -25,13 +25,44 @@ FORMATS: Mapping[str, str] = {
 _MAX_NESTING = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """Records of one WRITE. `start`: records before it; `read_bytes`: how far into the file it reaches."""
+class Lines(Sequence[Mapping[str, Any]]):
+    """Records of one WRITE, one to a line, each read when it is asked for: as text they take a fifth of the memory.
 
-    records: Sequence[Mapping[str, Any]]
-    start: int
-    read_bytes: int
+    `read_bytes`: how far into the file it reaches. Errors when a record is read: InvalidRequest, with the line.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.read_bytes = 0
+        self._name = name
+        self._text = bytearray()
+        self._ends = array("Q")
+        self._numbers = array("Q")
+
+    def add(self, line: bytes, number: int) -> int:
+        """Take one more line, the file's so-manieth from 1; return the bytes of all."""
+        self._text += line
+        self._ends.append(len(self._text))
+        self._numbers.append(number)
+        return len(self._text)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, index: int) -> Mapping[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Mapping[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> Mapping[str, Any] | list[Mapping[str, Any]]:
+        asked = range(len(self))[index]
+        return self._record(asked) if isinstance(asked, int) else [self._record(each) for each in asked]
+
+    def _record(self, index: int) -> Mapping[str, Any]:
+        line = bytes(self._text[self._ends[index - 1] if index else 0 : self._ends[index]])
+        try:
+            return parse_body(line, max_bytes=len(line), max_nesting=_MAX_NESTING)
+        except InvalidRequest as fault:
+            what, number = fault.message.replace("the body", "it"), self._numbers[index]
+            raise InvalidRequest(fault.code, f"{self._name} line {number}: {what}", line=number) from None
 
 
 def format_of(file: str, given: str | None) -> str:
@@ -63,28 +94,19 @@ def size_of(file: str) -> int | None:
     return None if file == STANDARD_INPUT else Path(file).stat().st_size
 
 
-def json_lines(source: IO[bytes], name: str, most: int) -> Iterator[Batch]:
-    """Yield batches of at most `most` records, one per line; empty lines are skipped. Raises Failed with the line."""
-    records: list[Mapping[str, Any]] = []
-    start = read_bytes = 0
+def json_lines(source: IO[bytes], name: str, most_bytes: int) -> Iterator[Lines]:
+    """Yield batches of lines that hold a record each, cut where one reaches `most_bytes`; empty lines are skipped."""
+    lines, read_bytes = Lines(name), 0
     for number, line in enumerate(source, start=1):
         read_bytes += len(line)
         if line.isspace():
             continue
-        try:
-            records.append(parse_body(line, max_bytes=len(line), max_nesting=_MAX_NESTING))
-        except InvalidRequest as fault:
-            what = fault.message.replace("the body", "it")
-            raise Failed(f"{fault.code}: {name} line {number}: {what}", _each_line(), FAILED) from None
-        if len(records) == most:
-            yield Batch(records=records, start=start, read_bytes=read_bytes)
-            start, records = start + len(records), []
-    if records:
-        yield Batch(records=records, start=start, read_bytes=read_bytes)
-
-
-def _each_line() -> str:
-    return "every line must hold one JSON object; a file with one array of them ends in .json"
+        held, lines.read_bytes = lines.add(line, number), read_bytes
+        if held >= most_bytes:
+            yield lines
+            lines = Lines(name)
+    if lines:
+        yield lines
 
 
 def json_array(source: IO[bytes], name: str) -> list[Mapping[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from regelate.core.answers import DescribeTableAnswer, WriteAnswer
 from regelate.core.jobs.exit_codes import PARTIAL
+from regelate.core.policy.policy import MB
 from regelate.core.requests import WriteMode
 from regelate.entrypoints.cli import screen
 from regelate.entrypoints.cli.commands import branch_of
@@ -26,6 +27,8 @@ from regelate.report.frames import plural, printable
 
 WHOLE = WriteMode.OVERWRITE_PARTITIONS
 """A second batch would overwrite what the first one wrote, so these rows go together."""
+_LINES_OF_A_TARGET = 4
+"""JSON lines take so many times the bytes of the Parquet file that holds them, or more: a batch makes a file or two."""
 _NO_LIMIT = 2**62
 
 
@@ -65,7 +68,7 @@ def _at_once(args: argparse.Namespace, door: Door, form: str, done: _Sum) -> Non
     rows: Any
     with opened(args.file) as source, screen.progress("reading") as shown:
         if form == "jsonl":
-            rows = [record for batch in json_lines(source, args.file, _NO_LIMIT) for record in batch.records]
+            rows = next(json_lines(source, args.file, _NO_LIMIT), [])
         elif form == "json":
             rows = json_array(source, args.file)
         elif form == "parquet":
@@ -79,13 +82,13 @@ def _at_once(args: argparse.Namespace, door: Door, form: str, done: _Sum) -> Non
 
 def _in_batches(args: argparse.Namespace, door: Door, done: _Sum) -> None:
     """Write batch after batch, each committed for itself. A batch of a repeated command is found by its own key."""
-    most = door.service.settings.limits.of(door.address(*args.table).tenant_id).max_records
+    most = _LINES_OF_A_TARGET * door.service.settings.iceberg.write.target_file_size_mb * MB
     key = args.idempotency_key
     with opened(args.file) as source, screen.progress("reading") as shown:
         total = size_of(args.file)
         try:
             for number, batch in enumerate(json_lines(source, args.file, most)):
-                _write(args, door, batch.records, None if key is None else f"{key}/{number}", done)
+                _write(args, door, batch, None if key is None else f"{key}/{number}", done)
                 shown(batch.read_bytes, total, f"writing: {plural(done.rows, 'row')}")
             if not done.requests:  # no rows: the table is looked at all the same
                 _write(args, door, [], key, done)
