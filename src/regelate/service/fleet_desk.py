@@ -270,6 +270,7 @@ class FleetDesk:
                 table_uuid=p.candidate.table_uuid,
                 ident=p.candidate.ident,
                 max_files=p.max_files,
+                max_seconds=p.max_seconds,
                 run=p.run(f"fleet-{uuid.uuid4().hex}", asked_by=asked_by, trigger=trigger, now_ms=now_ms),
             )
             for p in view.proposed

@@ -70,7 +70,7 @@ class FleetTables:
                 part = RunPart(
                     base_run_id=run.run_id, part=1, request=_asked(item, policy.for_table(scope.catalog, item.ident))
                 )
-                there = self._doers.jobs.submit(address, part, Origin.FLEET)
+                there = self._doers.jobs.submit(address, part, Origin.FLEET, most_seconds=item.max_seconds)
             if there.run_id != run.run_id:
                 raise Busy(f"{there.job_id}, which somebody else asked for, is at it")
             return Effect(job_id=there.job_id)

@@ -49,8 +49,10 @@ class JobDesk:
         *,
         engine: Engine = HERE,
         why: str = "",
+        most_seconds: float | None = None,
     ) -> JobRecord:
         """Store and announce a job for this part and those after it; return it, or the one that the table has.
+        `most_seconds`: of work, after which it ends with what is in the table.
 
         Errors: Unsupported JOBS_DISABLED, Unavailable JOBS_UNAVAILABLE, InvalidRequest PAYLOAD_TOO_LARGE, and
         IDEMPOTENCY_KEY_REUSED where its job does something else; Unavailable JOB_BUSY where it is at another branch.
@@ -77,6 +79,7 @@ class JobDesk:
                 resume_token=None if part.token is None else part.token.encoded(),
                 engine=engine,
                 why=why,
+                most_seconds=most_seconds,
             ),
         )
         if held.run_id == part.base_run_id and not _same(held.request, part.request):

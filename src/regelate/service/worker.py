@@ -78,6 +78,7 @@ class Worker:
             stopping=stopping,
             at_once=at_once,
             longest_seconds=OVERRUN * seconds,
+            monotonic=self._clock.monotonic,
         )
         return later.seconds if isinstance(later, Later) else None
 

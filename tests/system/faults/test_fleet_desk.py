@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from regelate.adapters.records.sqlite_fleet import SqliteFleet
+from regelate.core.fleet.dealing import LEAST_SECONDS
 from regelate.core.jobs.job import JobRecord
 from regelate.errors import Unavailable
 from regelate.service.job_desk import JobDesk
@@ -75,6 +76,10 @@ def test_a_fleet_is_seen_planned_and_compacted_and_says_what_it_did(stack: Stack
     assert plan["dollars"] == pytest.approx(sum(run["dollars"] for run in plan["runs"]), abs=1e-5)
     assert files_of(stack, "worse") == 12
     begun = stack.ok("FLEET_APPLY", plan_id=plan["plan_id"])
+    tools = stack.built.job_stores.tools
+    assert tools is not None
+    jobs = [tools.store.get(run["job_id"]) for run in begun["runs"]]
+    assert [job.most_seconds for job in jobs if job is not None] == [LEAST_SECONDS] * 2
     assert [run["table"] for run in begun["runs"]] == ["default.worse", "default.bad"]
     assert {run["outcome"] for run in begun["runs"]} == {None}
     assert standing(stack, "worse")["status"] == "RUNNING"

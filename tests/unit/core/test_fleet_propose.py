@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from regelate.core.fleet.candidates import (
     Candidate,
+    Worker,
     candidates_of,
     measured_pace,
     scores,
     weight_of_gain,
 )
 from regelate.core.fleet.conditions import parse_condition
-from regelate.core.fleet.dealing import SET_ASIDE
+from regelate.core.fleet.dealing import LEAST_SECONDS, SET_ASIDE
 from regelate.core.fleet.observation import OverwriteRate
 from regelate.core.fleet.operation import FleetOperation, FleetOutcome, FleetStatus, FleetTrigger, PauseKind
 from regelate.core.fleet.policy import Budgets, FleetPolicy, OperationLayer, PolicyLayer, QuietWindow
@@ -434,3 +435,14 @@ def test_what_others_have_spent_cannot_be_told_from_what_a_tenant_is_told(accoun
     assert told[0].sentence != told[1].sentence
     assert told[0].told(private=True) == told[1].told(private=True)
     assert "not enough is left of the" in told[0].told(private=True)
+
+
+@pytest.mark.parametrize("dollars", [None, 0.0003, 0.01])
+def test_a_run_is_ended_in_time_for_what_one_may_cost_and_not_before_its_prediction(dollars: float | None) -> None:
+    policy = FleetPolicy(layers=(PolicyLayer(max_cost_per_run=dollars),))
+    (proposal,) = propose(FleetState(tables=(table(ill(files=100)),)), policy, NOW_MS).proposed
+    candidate = proposal.candidate
+    assert proposal.max_seconds >= candidate.seconds
+    beyond = Worker().dollars(proposal.max_seconds - candidate.seconds, 0, 0)
+    assert dollars is None or candidate.dollars + beyond <= dollars * (1 + 1e-9)
+    assert (proposal.max_seconds == LEAST_SECONDS) == (dollars != 0.0003)

@@ -17,7 +17,10 @@ from regelate.core.table.time_ranges import HOUR_MS
 from regelate.core.values import dataclass
 
 SET_ASIDE = 1.25
-"""Times the prediction that are set aside for a run: what it takes beyond that is on the bill that comes after it."""
+"""Times the prediction that are set aside for a run. A rewrite ends there, between two groups of files; one that is too
+short to be judged by that, and what rewrites no data, may take more, and then there is less for the next."""
+LEAST_SECONDS = 30.0
+"""No rewrite is ended before: the machine may have been busy. That is a tenth of a cent where 2 GB do the work."""
 FIRST_SHARE = 0.1
 """Of an even share of the fleet's day, kept for each tenant that was not served yet today."""
 LEAST_PART = 10.0

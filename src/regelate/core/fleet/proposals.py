@@ -15,7 +15,7 @@ from regelate.core.values import dataclass
 class Proposal:
     """One run that fits into every budget, the `rank`-th of its fleet, from 1.
 
-    `max_dollars` and `max_seconds` are set aside for it: it is to end there, whatever is left. Below a `share` of 1 it
+    `max_dollars` are set aside for it; a rewrite ends after `max_seconds`, whatever is left. Below a `share` of 1 it
     does a part of the work: `max_files` says how many of the files it may read.
     """
 

@@ -23,9 +23,9 @@ from regelate.core.fleet.candidates import (
     usual_reads,
     weight_of_gain,
 )
-from regelate.core.fleet.dealing import SET_ASIDE, Bid, Dealer, Refusal, Until, bills
+from regelate.core.fleet.dealing import LEAST_SECONDS, SET_ASIDE, Bid, Dealer, Refusal, Until, bills
 from regelate.core.fleet.operation import FleetStatus
-from regelate.core.fleet.policy import FleetPolicy
+from regelate.core.fleet.policy import FleetPolicy, TablePolicy
 from regelate.core.fleet.proposals import Proposal, Proposals, Verdict
 from regelate.core.fleet.sentences import at, what
 from regelate.core.fleet.standing import Scored, Standing, Stands
@@ -56,9 +56,9 @@ def propose(state: FleetState, policy: FleetPolicy, now_ms: int, *, worker: Work
         bids += [Bid(candidate=one, score=score, policy=allowed, spent_today=spent) for one, score in stand.may]
     running = Counter(table.catalog for table in tables if table.live is not None)
     dealt = Dealer(policy, worker, fleet, tenants).deal(bids, running.total(), running)
-    score_of = {(bid.candidate.table_uuid, bid.candidate.operation): bid.score for bid in bids}
+    bid_of = {(bid.candidate.table_uuid, bid.candidate.operation): bid for bid in bids}
     proposed = tuple(
-        _proposal(rank, one, score_of[one.table_uuid, one.operation]) for rank, one in enumerate(dealt.taken, 1)
+        _proposal(rank, one, bid_of[one.table_uuid, one.operation], worker) for rank, one in enumerate(dealt.taken, 1)
     )
     taken = {proposal.candidate.table_uuid: proposal for proposal in proposed}
     verdicts = tuple(
@@ -84,18 +84,27 @@ def _best_first(scored: Scored) -> tuple[float, str]:
     return -scored[1], scored[0].operation.value
 
 
-def _proposal(rank: int, candidate: Candidate, score: float) -> Proposal:
+def _proposal(rank: int, candidate: Candidate, bid: Bid, worker: Worker) -> Proposal:
     part = "" if candidate.share == 1.0 else f" ({candidate.share:.0%} of the work, for which the budget has room)"
     return Proposal(
         rank=rank,
         candidate=candidate,
-        score=score,
+        score=bid.score,
         max_dollars=candidate.dollars * SET_ASIDE,
         max_gb_seconds=candidate.gb_seconds * SET_ASIDE,
-        max_seconds=candidate.seconds * SET_ASIDE,
+        max_seconds=_most_seconds(candidate, bid.policy, worker),
         max_files=None if candidate.share == 1.0 else max(candidate.read_files, 2),
         reason=what(candidate) + part,
     )
+
+
+def _most_seconds(candidate: Candidate, policy: TablePolicy, worker: Worker) -> float:
+    """Return after how many seconds a run is ended: never later than those that the policy has for one pay for."""
+    most = max(candidate.seconds * SET_ASIDE, LEAST_SECONDS)
+    if policy.max_cost_per_run is None:
+        return most
+    requests = candidate.dollars - worker.dollars(candidate.seconds, 0, 0)
+    return min(most, max(policy.max_cost_per_run - requests, 0.0) / worker.dollars(1.0, 0, 0))
 
 
 def _dealt(

@@ -19,6 +19,8 @@ from regelate.errors import Conflict
 
 MAX_PARTS = 1_000
 """A job that has not come to its end after so many parts never will: somebody adds files faster than it merges them."""
+PAID_UP = "PRICE"
+"""Why a job left something over that had taken `most_seconds`."""
 RETRY_SECONDS = 30.0
 MAX_RETRY_SECONDS = 900.0
 
@@ -100,7 +102,8 @@ class JobRecord:
     `version` counts changes: a change is stored only where nobody else changed the record meanwhile. `attempts` counts
     the starts of the present `part`; `fence` is the token of the lease that it runs under. `groups_before` were done by
     earlier parts. `remote` names the run where another `engine` than this process does the work, since `remote_ms`, and
-    `why` says why it does. Times in milliseconds, by the store's clock.
+    `why` says why it does. `worked_seconds`: what its attempts took together, but those whose worker died; where they
+    come to `most_seconds`, the job ends with what is in the table. Times in milliseconds, by the store's clock.
     """
 
     job_id: str
@@ -130,6 +133,8 @@ class JobRecord:
     why: str = ""
     remote: str | None = None
     remote_ms: int = 0
+    most_seconds: float | None = None
+    worked_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.groups_before <= self.groups_done <= self.groups_all:
@@ -152,6 +157,10 @@ class JobRecord:
         if fence <= self.fence:
             raise Conflict("LEASE_LOST", f"the lease {fence} of {self.job_id} is older than {self.fence}")
         return self._to(JobState.RUNNING, now_ms, fence=fence, attempts=self.attempts + 1, error=None)
+
+    def worked(self, seconds: float) -> JobRecord:
+        """An attempt took so long, however it ended."""
+        return replace(self, worked_seconds=round(self.worked_seconds + seconds, 3))
 
     def taken_over(self, fence: int, now_ms: int) -> JobRecord:
         """Somebody holds the lease and looks after what runs elsewhere: no new start."""

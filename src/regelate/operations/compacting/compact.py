@@ -200,7 +200,8 @@ def _rewritten(
     results = batches.results
     run.failed += batches.failed
     run.stopped = batches.stopped
-    if run.stopped is Stop.CANCELLED or (run.stopped is Stop.STOPPING and batches.left == every):
+    before_any = run.stopped in (Stop.STOPPING, Stop.PRICE) and batches.left == every
+    if run.stopped is Stop.CANCELLED or before_any:
         return results
     if batches.left == every:
         raise nothing_fits(run.plan, tools.placement)

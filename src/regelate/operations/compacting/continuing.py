@@ -15,6 +15,9 @@ from regelate.core.values import dataclass
 from regelate.operations.compacting.command import CompactOutcome
 from regelate.operations.compacting.partial_progress import Stop
 
+_LEAVES_NOTHING = (Stop.CANCELLED, Stop.PRICE)
+"""To a next part."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPart:
@@ -55,7 +58,7 @@ def ran(part: RunPart, outcome: CompactOutcome, *, now_ms: int, head: Callable[[
         token = _next(part, found.uuid, outcome.snapshot_id, sequence, now_ms)
         return RanPart(outcome=outcome, did=did, token=token)
     plan, rest = outcome.plan, None
-    if plan is not None and outcome.compacted and outcome.stopped not in (None, Stop.CANCELLED):
+    if plan is not None and outcome.compacted and outcome.stopped not in (None, *_LEAVES_NOTHING):
         rest = _next(part, plan.table_uuid, plan.starting_snapshot_id, plan.starting_sequence_number, now_ms)
     return RanPart(outcome=outcome, did=_of_stats(outcome), token=rest)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
+from regelate.core.jobs.job import PAID_UP
 from regelate.core.planning.plan import FileGroup
 from regelate.core.policy.policy import CompactionPolicy, PlacementPolicy
 from regelate.core.running.batches import (
@@ -34,6 +35,8 @@ class Stop(StrEnum):
     """They would not have ended in time; a resume token takes them up."""
     STOPPING = "STOPPING"
     """The worker is being shut down; likewise."""
+    PRICE = PAID_UP
+    """The job has taken the seconds that were paid for; nothing takes them up."""
     CANCELLED = "CANCELLED"
     """Somebody cancelled the job: nothing more of it is committed."""
 

@@ -21,12 +21,13 @@ from regelate.ports.fleet_store import FleetStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedItem:
-    """One run of a plan as it is kept. `max_files`: it may read no more."""
+    """One run of a plan as it is kept. `max_files`: it may read no more. `max_seconds`: a rewrite ends there."""
 
     table_uuid: str
     ident: str
     max_files: int | None
     run: FleetRun
+    max_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +73,12 @@ class Busy(Exception):
     """Of `Do`: the run was not begun, and why; the next plan may have it again."""
 
 
+_KEPT = ("table_uuid", "ident", "max_files", "max_seconds")
+
+
 def plan_json(items: Sequence[PlannedItem]) -> str:
     """Return a plan as the store keeps it."""
-    kept = [
-        {"table_uuid": i.table_uuid, "ident": i.ident, "max_files": i.max_files, "run": run_json(i.run)} for i in items
-    ]
+    kept = [{**{name: getattr(item, name) for name in _KEPT}, "run": run_json(item.run)} for item in items]
     return json.dumps(kept, separators=(",", ":"))
 
 

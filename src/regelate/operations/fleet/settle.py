@@ -9,11 +9,14 @@ from dataclasses import replace
 from regelate.core.engines import Price
 from regelate.core.fleet.operation import FleetOutcome
 from regelate.core.fleet.state import FleetRun, TableState
-from regelate.core.jobs.job import JobRecord, JobState
+from regelate.core.jobs.job import PAID_UP, JobRecord, JobState
+from regelate.core.planning.plan import PlanReason
 from regelate.core.values import dataclass
 from regelate.errors import Conflict, RegelateError
 from regelate.ports.fleet_store import FleetStore
 
+LEFT_FOR_ITS_PRICE = frozenset({PAID_UP, PlanReason.BUDGET_CAPPED.value})
+"""Of the answer of a COMPACT: there is more to do, for which its budget had no room."""
 BEGUN_WITHIN_MS, DONE_WITHIN_MS = 15 * 60 * 1000, 24 * 3600 * 1000
 """A run that has no job after so long never got one: whoever began it was ended in between. What is no job is done by
 who begins it, however long it takes."""
@@ -88,7 +91,7 @@ def _ended(run: FleetRun, job: JobRecord | None, tariff: Tariff, now_ms: int) ->
         return tariff.paid(run, 0.0, ended_ms=now_ms, outcome=lost, error="its job was lost, or never made")
     if not job.state.is_final:
         return None
-    before, totals = run.files_before, job.totals
+    before, totals, outcome = run.files_before, job.totals, _outcome(job)
     after = None if before is None else before - totals.files_compacted + totals.files_added
     return tariff.paid(
         run,
@@ -96,7 +99,7 @@ def _ended(run: FleetRun, job: JobRecord | None, tariff: Tariff, now_ms: int) ->
         job_id=job.job_id,
         started_ms=run.started_ms or job.created_ms,
         ended_ms=job.updated_ms,
-        outcome=_outcome(job),
+        outcome=outcome,
         error=_error(job),
         files_after=after,
         snapshot_after=totals.snapshot_ids[-1] if totals.snapshot_ids else run.snapshot_before,
@@ -109,20 +112,34 @@ def _outcome(job: JobRecord) -> FleetOutcome:
         return FleetOutcome.PARTIAL if did else FleetOutcome.FAILED
     if job.state is JobState.CANCELLED:
         return FleetOutcome.PARTIAL if did else FleetOutcome.CANCELLED
-    return FleetOutcome.DONE if did else FleetOutcome.NO_EFFECT
+    if not did:
+        return FleetOutcome.NO_EFFECT
+    return FleetOutcome.PARTIAL if _reason(job) in LEFT_FOR_ITS_PRICE else FleetOutcome.DONE
+
+
+def _ended_early(job: JobRecord) -> bool:
+    return _reason(job) == PAID_UP
+
+
+def _reason(job: JobRecord) -> object:
+    """Return why its last part left something over."""
+    return (json.loads(job.result) or {}).get("reason") if job.result else None
 
 
 def _seconds(job: JobRecord) -> float:
-    """Return the seconds of work: as its answer tells them, where one part did it all; else from door to door."""
+    """Return the seconds of work: as its answer tells them, where one part did it all; else as its attempts took them
+    or, of a job of Spark's, from door to door."""
     answer = json.loads(job.result) if job.result and job.part == 1 else {}
     stats = answer.get("stats")
     if isinstance(stats, dict) and isinstance(stats.get("compaction_time_ms"), int | float):
         return float(stats["compaction_time_ms"]) / 1000
+    if job.worked_seconds:
+        return job.worked_seconds
     return max(job.updated_ms - job.created_ms, 0) / 1000 if job.attempts or job.totals.snapshot_ids else 0.0
 
 
 def _error(job: JobRecord) -> str:
     if job.error is None:
-        return ""
+        return f"it was ended after the {job.most_seconds or 0:,.0f} s that it may cost" if _ended_early(job) else ""
     found = json.loads(job.error)
     return f"{found.get('code', 'FAILED')}: {found.get('message', '')}" if isinstance(found, dict) else str(found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -73,12 +74,14 @@ def run_part(
     stopping: Callable[[], bool] = lambda: False,
     at_once: bool = False,
     longest_seconds: float = math.inf,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> Later | None:
     """Run one part of a job, if it is still to be run; return when the message must come again, or None.
 
     A part that runs elsewhere needs no message: its record says when to look. `at_once`: something has happened to it,
-    so look now. `longest_seconds`: work that takes longer hangs, and its lease runs out. Whatever an error says is
-    stored with the job. Anything else that `work` raises is a bug: the job fails, and the exception goes on to the log.
+    so look now. `longest_seconds`: work that takes longer hangs, and its lease runs out. `monotonic`: the clock that
+    work is paid by. Whatever an error says is stored with the job. Anything else that `work` raises is a bug: the job
+    fails, and the exception goes on to the log.
     """
     record = tools.store.get(job_id)
     if record is None or record.state.is_final:
@@ -94,18 +97,27 @@ def run_part(
     if lease is None:
         return Later(seconds=tools.lease_seconds)
     with kept(tools.store, lease, tools.lease_seconds, longest_seconds=longest_seconds) as held:
-        return _Part(tools, job_id, held, stopping).run(work)
+        return _Part(tools, job_id, held, stopping, monotonic).run(work)
 
 
 class _Part:
     """One part under a lease. Implements Watcher."""
 
-    def __init__(self, tools: JobTools, job_id: str, held: Held, stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        tools: JobTools,
+        job_id: str,
+        held: Held,
+        stopping: Callable[[], bool],
+        monotonic: Callable[[], float],
+    ) -> None:
         self._tools = tools
         self._job_id = job_id
         self._held = held
         self._stopping = stopping
         self._given_up: RegelateError | None = None
+        self._monotonic = monotonic
+        self._begun: float | None = None
 
     def run(self, work: Work) -> Later | None:
         record = changed(self._tools.store, self._job_id, self._started)
@@ -155,6 +167,8 @@ class _Part:
             record = self._change(lambda r: r.progressed(done, total, self._now()))
             if record.state is JobState.CANCELLING:
                 return Stop.CANCELLED
+            if record.most_seconds is not None and record.worked_seconds + self._seconds() >= record.most_seconds:
+                return Stop.PRICE
         return Stop.STOPPING if self._stopping() else None
 
     def _started(self, record: JobRecord) -> JobRecord:
@@ -177,14 +191,19 @@ class _Part:
         if record.part > MAX_PARTS:
             message = f"the job has not ended after {MAX_PARTS} parts: files arrive faster than they are merged"
             return self._lost(record, RegelateError("TOO_MANY_PARTS", message))
+        self._begun = self._monotonic()
         return record.started(self._held.lease.fence, self._now())
+
+    def _seconds(self) -> float:
+        """Return how long this attempt has worked."""
+        return 0.0 if self._begun is None else self._monotonic() - self._begun
 
     def _lost(self, record: JobRecord, error: RegelateError) -> JobRecord:
         self._given_up = error
         return record.failed(error_text(error), self._now())
 
     def _ended(self, record: JobRecord, done: PartDone) -> JobRecord:
-        now = self._now()
+        now, record = self._now(), record.worked(self._seconds())
         if done.failed is not None:
             return record.failed(error_text(done.failed), now)
         if done.stopped is Stop.CANCELLED:
@@ -203,6 +222,7 @@ class _Part:
         again = (error.retryable or error.code in TRIED_AGAIN) and not self._held.lost.is_set()
 
         def how(record: JobRecord) -> JobRecord:
+            record = record.worked(self._seconds())
             if record.remote is not None:  # a look failed, not the run: it is asked again, or nobody can read it
                 pause = retry_seconds(1)
                 asked_again = error.retryable and record.placed(record.remote, record.why, self._now(), pause)
