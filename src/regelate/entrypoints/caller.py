@@ -17,7 +17,7 @@ class Caller:
     `signed`: the gateway has checked an IAM principal's signature; with `auth: iam` that is trusted as well.
 
     A caller on this machine may hand over what no JSON holds: `rows` in place of a WRITE's records, and `progress`,
-    which hears how far a COMPACT is. `may_delegate`: it can wait for a job.
+    which hears how far a COMPACT is. `may_delegate`: it can wait for a job. `scheduled`: nobody asks, a rule does.
     """
 
     request_id: str
@@ -29,6 +29,7 @@ class Caller:
     rows: object | None = None
     progress: Callable[[int, int], None] | None = None
     may_delegate: bool = True
+    scheduled: bool = False
 
     def known_to(self, settings: Settings) -> Caller:
         """Return this caller with the tenant that the authorizer proved: the configured claim's, no other's."""

@@ -53,7 +53,8 @@ class Unserved(Exception):
 
 def _of_rule(event: Event, context: object, provider: Provider) -> dict[str, Any]:
     name = event.get("id")
-    made = _asked(event["detail"], name if isinstance(name, str) and name else new_request_id(), context, provider)
+    known = name if isinstance(name, str) and name else new_request_id()
+    made = _asked(event["detail"], known, context, provider, scheduled=True)
     if made["success"] is False:
         raise Unserved(made)
     return made
@@ -75,9 +76,11 @@ def _spark_run_changed(event: Event, provider: Provider) -> dict[str, Any]:
     return {"success": True, "job_id": job_id}
 
 
-def _asked(request: Mapping[str, object], name: str, context: object, provider: Provider) -> dict[str, Any]:
+def _asked(
+    request: Mapping[str, object], name: str, context: object, provider: Provider, *, scheduled: bool = False
+) -> dict[str, Any]:
     """Answer a request that came by a queue or a rule, and so may come twice; only IAM principals send these."""
-    caller = Caller(request_id=name, trusted=True, seconds_left=seconds_left(context))
+    caller = Caller(request_id=name, trusted=True, scheduled=scheduled, seconds_left=seconds_left(context))
     return answer(provider, lambda _: keyed(request, name), _parse, caller).made
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from regelate.core.answers import Answer
-from regelate.core.fleet.operation import FleetStatus
+from regelate.core.fleet.operation import FleetStatus, FleetTrigger
 from regelate.core.running.batches import usable_seconds
 from regelate.entrypoints.api.fleet_requests import (
+    EVERY_CATALOG,
     FleetApply,
     FleetHistory,
     FleetPlan,
@@ -18,6 +19,8 @@ from regelate.entrypoints.caller import Caller
 from regelate.errors import InvalidRequest
 from regelate.service.facade import Service
 from regelate.tenancy import Scope
+
+THE_SCHEDULE = "the schedule"
 
 
 def scope_of(service: Service, request: Sweep | FleetRequest, caller: Caller) -> Scope:
@@ -33,23 +36,34 @@ def scope_of(service: Service, request: Sweep | FleetRequest, caller: Caller) ->
     return service.tenancy.everybody(request.catalog)
 
 
+def _scopes_of(service: Service, request: FleetScan | FleetApply, caller: Caller) -> tuple[Scope, ...]:
+    """Return what is meant, in one catalog or, without a tenant, in each of them."""
+    if request.catalog != EVERY_CATALOG:
+        return (scope_of(service, request, caller),)
+    if request.tenant_id is not None:
+        told = "catalog: `*` is for who may act for every tenant; leave tenant_id out"
+        raise InvalidRequest("INVALID_FIELD", told, field="catalog")
+    return tuple(service.tenancy.everybody(name) for name in service.settings.catalogs)
+
+
 def fleet_scan(service: Service, request: FleetScan, caller: Caller) -> Answer:
     return service.fleet_desk().scan(
-        scope_of(service, request, caller),
+        *_scopes_of(service, request, caller),
         max_tables=request.max_tables,
         time_budget_seconds=_seconds(request.time_budget_seconds, caller),
     )
 
 
 def fleet_plan(service: Service, request: FleetPlan, caller: Caller) -> Answer:
-    return service.fleet_desk().plan(scope_of(service, request, caller), asked_by=_asked_by(request))
+    return service.fleet_desk().plan(scope_of(service, request, caller), asked_by=_asked_by(request, caller))
 
 
 def fleet_apply(service: Service, request: FleetApply, caller: Caller) -> Answer:
     return service.fleet_desk().apply(
-        scope_of(service, request, caller),
+        *_scopes_of(service, request, caller),
         plan_id=request.plan_id,
-        asked_by=_asked_by(request),
+        asked_by=_asked_by(request, caller),
+        trigger=FleetTrigger.SCHEDULE if caller.scheduled else FleetTrigger.DEMAND,
         time_budget_seconds=_seconds(request.time_budget_seconds, caller),
     )
 
@@ -75,8 +89,8 @@ def _fleet_table(service: Service, request: FleetStatusOf | FleetHistory, caller
     return service.tenancy.resolve(caller.claim_tenant, *names, trusted=trusted).ident
 
 
-def _asked_by(request: FleetRequest) -> str:
-    return request.tenant_id or "an operator"
+def _asked_by(request: FleetRequest, caller: Caller) -> str:
+    return request.tenant_id or (THE_SCHEDULE if caller.scheduled else "an operator")
 
 
 def _seconds(wanted: float | None, caller: Caller) -> float | None:

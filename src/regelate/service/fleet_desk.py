@@ -6,6 +6,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,10 +30,10 @@ from regelate.core.fleet.state import FleetState, TableState
 from regelate.core.policy.policy import PlacementPolicy
 from regelate.core.policy.timeouts import Timeouts
 from regelate.core.values import dataclass
-from regelate.errors import NotFound, Unavailable, Unsupported
+from regelate.errors import NotFound, RegelateError, Unavailable, Unsupported
 from regelate.operations.fleet import telling
 from regelate.operations.fleet.applying import Busy, Effect, Places, PlannedItem, apply, plan_json, plan_of_json
-from regelate.operations.fleet.scan import ScanBudget, scan
+from regelate.operations.fleet.scan import NOTHING_SCANNED, ScanBudget, Scanned, scan
 from regelate.operations.fleet.settle import Tariff, settle
 from regelate.operations.upkeep.sweep import idents_of
 from regelate.ports.clock import Clock
@@ -104,47 +105,64 @@ class FleetDesk:
 
     def scan(
         self,
-        scope: Scope,
-        *,
+        *scopes: Scope,
         max_tables: int | None = None,
         time_budget_seconds: float | None = None,
         ended: Callable[[], bool] = lambda: False,
     ) -> FleetScanAnswer:
-        """Settle what has ended, and look at the tables of a scope that nobody has looked at for the longest."""
-        from regelate.adapters.iceberg.admin import IcebergAdmin
-
-        store, limits = self._store(), self._settings
+        """Settle what has ended, and look at the tables that nobody has looked at for the longest: one catalog after
+        the other, each within its share of what is left of the time and the number. What keeps one of several from
+        being listed is among the `errors`."""
         states, settled = self._settled()
-        idents, unlisted = idents_of(IcebergAdmin(self._doers.access.survey(scope.catalog), defaults={}), scope.holds)
-        known = [state for state in states if _holds(scope, state)]
-        if unlisted:  # what could not be listed is not gone
-            failed = {namespace for namespace, _ in unlisted}
-            known = [state for state in known if state.ident.rpartition(".")[0] not in failed]
-        budget = ScanBudget(
-            max_tables=max_tables or limits.scan_tables,
-            max_seconds=time_budget_seconds or limits.scan_seconds,
-            ended=ended,
-        )
-
-        def look(ident: str, before: TableObservation | None) -> TableObservation:
-            return self._tables.look(scope, ident, before)
-
-        done = scan(idents, known, look, store, self._clock, budget)
-        view = self._view(scope, store.states())
+        tables_left = max_tables or self._settings.scan_tables
+        until = self._clock.monotonic() + (time_budget_seconds or self._settings.scan_seconds)
+        found: list[Scanned] = []
+        for number, scope in enumerate(scopes):
+            waiting = len(scopes) - number
+            budget = ScanBudget(
+                max_tables=-(-tables_left // waiting),
+                max_seconds=max(until - self._clock.monotonic(), 0.0) / waiting,
+                ended=ended,
+            )
+            try:
+                done = self._scanned(scope, states, budget)
+            except RegelateError as error:
+                if len(scopes) == 1:
+                    raise
+                done = NOTHING_SCANNED.failing("*", error)
+            tables_left -= len(done.observed)
+            found.append(done if len(scopes) == 1 else done.named(partial(_told, scope)))
+        view = self._view(scopes, self._store().states())
         return FleetScanAnswer(
-            observed=len(done.observed),
-            unchanged=done.unchanged,
-            backlog=len(done.backlog),
-            gone=done.gone,
-            errors=tuple(telling.unseen(ident, error) for ident, error in (*unlisted, *done.failed)),
+            observed=sum(len(done.observed) for done in found),
+            unchanged=sum(done.unchanged for done in found),
+            backlog=sum(len(done.backlog) for done in found),
+            gone=tuple(ident for done in found for ident in done.gone),
+            errors=tuple(telling.unseen(ident, error) for done in found for ident, error in done.failed),
             settled=settled,
             statuses=telling.statuses(view.verdicts),
         )
 
+    def _scanned(self, scope: Scope, states: Sequence[TableState], budget: ScanBudget) -> Scanned:
+        from regelate.adapters.iceberg.admin import IcebergAdmin
+
+        admin = IcebergAdmin(self._doers.access.survey(scope.catalog), defaults={})
+        idents, unlisted = idents_of(admin, scope.holds)
+        known = [state for state in states if _holds(scope, state)]
+        if unlisted:  # what could not be listed is not gone
+            failed = {namespace for namespace, _ in unlisted}
+            known = [state for state in known if state.ident.rpartition(".")[0] not in failed]
+
+        def look(ident: str, before: TableObservation | None) -> TableObservation:
+            return self._tables.look(scope, ident, before)
+
+        done = scan(idents, known, look, self._store(), self._clock, budget)
+        return replace(done, failed=(*unlisted, *done.failed))
+
     def plan(self, scope: Scope, *, asked_by: str, trigger: FleetTrigger = FleetTrigger.DEMAND) -> FleetPlanAnswer:
         """Say what would begin now, and keep it for `apply`."""
-        view = self._view(scope, self._settled()[0])
-        plan_id, _ = self._kept_plan(scope, view, asked_by, trigger)
+        view = self._view((scope,), self._settled()[0])
+        plan_id, _ = self._kept_plan((scope,), view, asked_by, trigger)
         mine = view.proposed
         return FleetPlanAnswer(
             plan_id=plan_id,
@@ -157,19 +175,18 @@ class FleetDesk:
 
     def apply(
         self,
-        scope: Scope,
-        *,
+        *scopes: Scope,
         plan_id: str | None,
         asked_by: str,
         time_budget_seconds: float | None = None,
         trigger: FleetTrigger = FleetTrigger.DEMAND,
     ) -> FleetApplyAnswer:
-        """Begin the runs of a plan, or of one that is made now. One request of a catalog at a time.
+        """Begin the runs of a plan, or of one that is made now. One request at a time.
 
         Errors: Unsupported JOBS_DISABLED; NotFound FLEET_PLAN_NOT_FOUND; Unavailable FLEET_BUSY.
         """
         tools, store = self._doers.job_stores.needed(), self._store()
-        kept = None if plan_id is None else store.recall(_key(scope, plan_id))
+        kept = None if plan_id is None else store.recall(_key(scopes, plan_id))
         if plan_id is not None and kept is None:
             raise NotFound("FLEET_PLAN_NOT_FOUND", "there is no such plan, or it is older than a week: plan again")
         lease = tools.store.acquire(APPLY_LOCK, uuid.uuid4().hex, APPLY_LEASE_SECONDS)
@@ -177,17 +194,20 @@ class FleetDesk:
             raise Unavailable("FLEET_BUSY", "another request begins runs; try again when it has ended")
 
         try:
-            view = self._view(scope, self._settled()[0])
+            view = self._view(scopes, self._settled()[0])
             items: Sequence[PlannedItem]
             if kept is None:
-                plan_id, items = self._kept_plan(scope, view, asked_by, trigger)
+                plan_id, items = self._kept_plan(scopes, view, asked_by, trigger)
             else:
                 items = plan_of_json(kept)
+
+            by_catalog = {scope.catalog: scope for scope in scopes}
+            scope_of = {state.table_uuid: by_catalog[state.catalog] for state in view.states}
 
             def do(item: PlannedItem) -> Effect:
                 if not tools.store.renew(lease, APPLY_LEASE_SECONDS):
                     raise Busy("another request begins runs now")
-                return self._tables.do(scope, item, view.policy)
+                return self._tables.do(scope_of[item.table_uuid], item, view.policy)
 
             begun = apply(
                 items,
@@ -199,13 +219,18 @@ class FleetDesk:
                 self._clock,
                 max_seconds=time_budget_seconds or self._settings.apply_seconds,
                 places=view.places,
-                private=scope.is_private,
+                private=_is_private(scopes),
             )
         finally:
             tools.store.release(lease)
-        runs = tuple(telling.run_told(b.item.ident, b.run) for b in begun if b.run is not None)
+        names = {b.item.table_uuid: b.item.ident for b in begun}
+        if len(scopes) > 1:
+            names |= {uuid: _told(scope_of[uuid], ident) for uuid, ident in names.items() if uuid in scope_of}
+        runs = tuple(telling.run_told(names[b.item.table_uuid], b.run) for b in begun if b.run is not None)
         left = tuple(
-            LeftRun(table=b.item.ident, operation=b.item.run.operation, why=b.why) for b in begun if b.run is None
+            LeftRun(table=names[b.item.table_uuid], operation=b.item.run.operation, why=b.why)
+            for b in begun
+            if b.run is None
         )
         return FleetApplyAnswer(
             plan_id=plan_id, runs=runs, left=left, predicted_dollars=round(sum(r.predicted_dollars for r in runs), 6)
@@ -215,7 +240,7 @@ class FleetDesk:
         self, scope: Scope, ident: str | None = None, *, status: FleetStatus | None = None, limit: int
     ) -> FleetStatusAnswer:
         """Say where tables stand: those that lost most points first. Errors: NotFound FLEET_TABLE_NOT_FOUND."""
-        view = self._view(scope, self._settled()[0])
+        view = self._view((scope,), self._settled()[0])
         verdicts = {verdict.table_uuid: verdict for verdict in view.verdicts}
         now_ms = view.proposals.now_ms
         told = [
@@ -258,10 +283,10 @@ class FleetDesk:
             self.apply(scope, plan_id=None, asked_by="the schedule", trigger=FleetTrigger.SCHEDULE)
 
     def _kept_plan(
-        self, scope: Scope, view: _View, asked_by: str, trigger: FleetTrigger
+        self, scopes: Sequence[Scope], view: _View, asked_by: str, trigger: FleetTrigger
     ) -> tuple[str | None, list[PlannedItem]]:
         """Return the runs to begin now, and the id that they are kept by; None where there are none."""
-        if scope.sees_all and trigger is FleetTrigger.DEMAND:
+        if all(scope.sees_all for scope in scopes) and trigger is FleetTrigger.DEMAND:
             # A schedule, and a tenant, go on where a table that a line names was dropped.
             self._rules.refuse_unmatched(view.policy, view.every)
         now_ms = view.proposals.now_ms
@@ -278,7 +303,7 @@ class FleetDesk:
         if not items:
             return None, items
         plan_id = f"fleet-plan-{uuid.uuid4().hex}"
-        self._store().remember(_key(scope, plan_id), plan_json(items))
+        self._store().remember(_key(scopes, plan_id), plan_json(items))
         return plan_id, items
 
     def _settled(self) -> tuple[tuple[TableState, ...], int]:
@@ -288,10 +313,10 @@ class FleetDesk:
         ended = 0 if tools is None else settle(states, self._tables.job_of, store, self._tariff)
         return (store.states() if ended else states), ended
 
-    def _view(self, scope: Scope, every: tuple[TableState, ...]) -> _View:
+    def _view(self, scopes: Sequence[Scope], every: tuple[TableState, ...]) -> _View:
         states = tuple(state for state in every if state.catalog in self._catalogs)
-        mine = tuple(state for state in states if _holds(scope, state))
-        policy = self._rules.of(scope, mine)
+        mine = tuple(state for state in states if any(_holds(scope, state) for scope in scopes))
+        policy = self._rules.of(scopes, mine)
         # The whole order, also of what has to wait for a place: how many are under way at once is said at the start.
         in_order = replace(policy, max_running=max(len(states), 1), max_running_per_catalog=None)
         proposals = propose(FleetState(tables=states), in_order, self._store().now_ms(), worker=self._worker)
@@ -326,6 +351,15 @@ def _holds(scope: Scope, state: TableState) -> bool:
     return state.catalog == scope.catalog and scope.holds(state.ident.rpartition(".")[0])
 
 
-def _key(scope: Scope, plan_id: str) -> str:
+def _is_private(scopes: Sequence[Scope]) -> bool:
+    return any(scope.is_private for scope in scopes)
+
+
+def _told(scope: Scope, ident: str) -> str:
+    """Name a table of one of several catalogs, as a policy's globs do."""
+    return f"{scope.catalog}/{ident}"
+
+
+def _key(scopes: Sequence[Scope], plan_id: str) -> str:
     """Name a plan with whom it was made for: nobody else's scope applies it."""
-    return f"{scope.catalog}/{scope.tenants}/{plan_id}"
+    return f"{'+'.join(f'{scope.catalog}/{scope.tenants}' for scope in scopes)}/{plan_id}"

@@ -20,8 +20,8 @@ class FleetRules:
         self._path = None if path is None else Path(path)
         self._read: tuple[int | None, FleetPolicy] | None = None
 
-    def of(self, scope: Scope, states: Sequence[TableState]) -> FleetPolicy:
-        """Return the policy for a request; `states`: what the fleet remembers of its scope."""
+    def of(self, scopes: Sequence[Scope], states: Sequence[TableState]) -> FleetPolicy:
+        """Return the policy for a request; `states`: what the fleet remembers of its scopes."""
         if self._path is None:
             return FleetPolicy()
         from regelate.settings.fleet_policy import BrokenPolicy, load_fleet_policy
@@ -31,10 +31,11 @@ class FleetRules:
             try:
                 self._read = (changed_ns, load_fleet_policy(self._path))
             except BrokenPolicy as fault:
-                if not scope.is_private:
+                private = [scope for scope in scopes if scope.is_private]
+                if not private:
                     raise
                 tables = [(state.catalog, state.ident) for state in states]
-                raise fault.told_to(scope.tenants, tables) from fault
+                raise fault.told_to([tenant for scope in private for tenant in scope.tenants], tables) from fault
         return self._read[1]
 
     def refuse_unmatched(self, policy: FleetPolicy, states: Sequence[TableState]) -> None:

@@ -514,3 +514,40 @@ def test_a_tenant_is_told_the_broken_lines_of_a_policy_that_are_about_itself(tmp
     assert "acme" not in globex[1]
     assert "operators have to mend it" in new[1]
     assert all(word not in new[1] for word in ("acme", "globex", "initech", "-7"))
+
+
+def schedule(stack: Stack, operation: str) -> Answer:
+    event = json.loads(Path(f"events/scheduler_{operation.lower()}.json").read_text())
+    assert event["detail"]["operation"] == operation
+    return stack.invoke(event)
+
+
+def test_the_schedule_looks_after_every_catalog_and_history_says_so(tmp_path: Path) -> None:
+    other = {**LOCAL_CATALOG, "uri": "sqlite:///${REGELATE_HOME}/other.db", "warehouse": "${REGELATE_HOME}/elsewhere"}
+    broken = {**LOCAL_CATALOG, "uri": "sqlite:///${REGELATE_HOME}"}
+    catalogs = {"local": LOCAL_CATALOG, "broken": broken, "other": other}
+    stack = stack_of(tmp_path, catalogs=catalogs, default_catalog="local")
+    for catalog in ("local", "other"):
+        fields = {"tenant_id": "default", "catalog": catalog, "table": "t"}
+        stack.accepted("CREATE_TABLE", {"operation": "CREATE_TABLE", **fields, "schema": schema({"id": "long"})})
+        for number in range(6):
+            stack.accepted("WRITE", {"operation": "WRITE", **fields, "records": [{"id": number}]})
+    seen = schedule(stack, "FLEET_SCAN")
+    assert (seen["observed"], seen["statuses"]) == (2, {"DUE": 2})
+    assert [error["table"] for error in seen["errors"]] == ["broken/*"]
+    begun = schedule(stack, "FLEET_APPLY")
+    assert sorted(run["table"] for run in begun["runs"]) == ["local/default.t", "other/default.t"]
+    work(stack)
+    for catalog in ("local", "other"):
+        (run,) = stack.ok("FLEET_HISTORY", catalog=catalog)["runs"]
+        assert (run["trigger"], run["asked_by"], run["files_after"]) == ("SCHEDULE", "the schedule", 1)
+    assert [error["table"] for error in schedule(stack, "FLEET_SCAN")["errors"]] == ["broken/*"]
+
+
+def test_all_catalogs_at_once_are_for_who_may_act_for_every_tenant(stack: Stack) -> None:
+    for operation in ("FLEET_SCAN", "FLEET_APPLY"):
+        body = {"operation": operation, "tenant_id": "default", "catalog": "*"}
+        stack.refused(400, "INVALID_FIELD", ["catalog"], body)
+        stack.refused(400, "MISSING_FIELD", [], {"operation": operation, "catalog": "*"})
+    asked = stack.invoke({"operation": "FLEET_PLAN", "catalog": "*"})
+    assert asked["error"]["code"] == "CATALOG_NOT_FOUND"

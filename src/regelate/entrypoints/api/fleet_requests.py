@@ -11,6 +11,8 @@ from regelate.entrypoints.api.fields import Identifier
 from regelate.entrypoints.api.request_base import Request
 from regelate.settings.section import OneOf
 
+EVERY_CATALOG = "*"
+
 
 class FleetRequest(Request):
     """`tenant_id` may be left out by a schedule, a queue or a direct invoke only: it is then about all tenants."""
@@ -20,7 +22,10 @@ class FleetRequest(Request):
 
 
 class FleetScan(FleetRequest):
-    """Look at tables, those first that nobody has looked at for the longest. What is unset comes from config.json."""
+    """Look at tables, those first that nobody has looked at for the longest. What is unset comes from config.json.
+
+    `catalog` `*`: in each of the configured catalogs, of all tenants.
+    """
 
     operation: Literal["FLEET_SCAN"]
     max_tables: Annotated[int, Field(ge=1)] | None = None
@@ -34,7 +39,7 @@ class FleetPlan(FleetRequest):
 
 
 class FleetApply(FleetRequest):
-    """Begin what a plan says or, without `plan_id`, what would be planned now."""
+    """Begin what a plan says or, without `plan_id`, what would be planned now; `catalog` as in FLEET_SCAN."""
 
     operation: Literal["FLEET_APPLY"]
     plan_id: Identifier | None = None

@@ -41,6 +41,17 @@ class Scanned:
     gone: tuple[str, ...]
     failed: tuple[tuple[str, RegelateError], ...]
 
+    def failing(self, ident: str, error: RegelateError) -> Scanned:
+        return replace(self, failed=(*self.failed, (ident, error)))
+
+    def named(self, name: Callable[[str], str]) -> Scanned:
+        """Return it with other names of its tables."""
+        failed = tuple((name(ident), error) for ident, error in self.failed)
+        return replace(self, gone=tuple(map(name, self.gone)), failed=failed)
+
+
+NOTHING_SCANNED = Scanned(observed=(), unchanged=0, backlog=(), gone=(), failed=())
+
 
 def scan(
     idents: Sequence[str], known: Sequence[TableState], look: Look, store: FleetStore, clock: Clock, budget: ScanBudget
