@@ -14,8 +14,10 @@ import pytest
 
 from regelate.adapters.records.dynamo_fleet import READ_AT_ONCE, DynamoFleet
 from regelate.adapters.records.sqlite_fleet import SqliteFleet
+from regelate.core.fleet.backlog import Backlog, BacklogAt
 from regelate.core.fleet.operation import FleetOperation, FleetOutcome, FleetTrigger
 from regelate.core.fleet.state import FleetRun, TableState
+from regelate.core.table.time_ranges import DAY_MS, HOUR_MS
 from regelate.errors import Conflict, Unavailable
 from regelate.ports.fleet_store import FleetStore
 from tests.servers.moto_aws import aws_server, client, jobs_table
@@ -175,3 +177,25 @@ def test_a_file_that_is_no_database_is_named_and_may_be_tried_again(tmp_path: Pa
     with pytest.raises(Unavailable, match=r"fleet\.db") as caught:
         SqliteFleet(tmp_path / "fleet.db").states()
     assert caught.value.code == "FLEET_UNAVAILABLE"
+
+
+def test_of_the_backlogs_of_an_hour_the_last_is_kept_and_they_come_back_by_age(store: FleetStore) -> None:
+    hour = store.now_ms() // HOUR_MS * HOUR_MS
+    mine = Backlog(tables=2, files=70, read_bytes=7_000, dollars=0.25)
+    noted = [
+        BacklogAt(at_ms=hour - 3 * HOUR_MS + minute * 60_000, tenants={"acme": replace(mine, files=files)})
+        for minute, files in ((59, 1), (70, 2), (80, 3), (130, 4))
+    ]
+    for found in noted:
+        store.note_backlog(found)
+    assert store.backlogs(0) == (noted[0], noted[2], noted[3])
+    assert store.backlogs(noted[2].at_ms) == (noted[2], noted[3])
+
+
+def test_a_backlog_of_a_quarter_ago_is_forgotten(tmp_path: Path) -> None:
+    store = SqliteFleet(tmp_path / "fleet.db")
+    now_ms = store.now_ms()
+    for days in (91, 89):
+        store.note_backlog(BacklogAt(at_ms=now_ms - days * DAY_MS, tenants={}))
+    store.note_backlog(BacklogAt(at_ms=now_ms, tenants={}))
+    assert [found.at_ms for found in store.backlogs(0)] == [now_ms - 89 * DAY_MS, now_ms]

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from regelate.adapters.records.sqlite_fleet import SqliteFleet
+from regelate.core.fleet.backlog import Backlog, BacklogAt
+from regelate.core.table.time_ranges import HOUR_MS
 from regelate.entrypoints.cli import main
 
 
@@ -69,3 +72,11 @@ def test_a_page_that_cannot_be_written_is_refused_and_no_other_word_takes_an_out
     assert main(["fleet", "report", "--output", "regelate.yaml/page.html"]) == 2
     assert "--output: cannot write to" in capsys.readouterr().err
     assert main(["fleet", "plan", "--output", "page.html"]) == 2
+
+
+def test_the_page_draws_what_was_left_to_do_at_each_look(lake: Path) -> None:
+    store = SqliteFleet(lake / "lake" / "fleet.db")
+    earlier = BacklogAt(at_ms=store.now_ms() - 5 * HOUR_MS, tenants={"default": Backlog(tables=3, files=4_321)})
+    store.note_backlog(earlier)
+    assert main(["fleet", "report"]) == 0
+    assert "Files to rewrite: 4,321 at first, 5 now" in (lake / "fleet.html").read_text()

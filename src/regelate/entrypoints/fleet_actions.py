@@ -76,7 +76,7 @@ def fleet_status(service: Service, request: FleetStatusOf, caller: Caller) -> An
 
 def fleet_history(service: Service, request: FleetHistory, caller: Caller) -> Answer:
     scope, ident = scope_of(service, request, caller), _fleet_table(service, request, caller)
-    return service.fleet_desk().history(scope, ident, limit=request.limit)
+    return service.fleet_desk().history(scope, ident, limit=request.limit, backlog_days=request.backlog_days)
 
 
 def _fleet_table(service: Service, request: FleetStatusOf | FleetHistory, caller: Caller) -> str | None:

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 
 from regelate.core.answers.fleet import (
     FleetApplyAnswer,
+    FleetBacklog,
     FleetBill,
     FleetHistoryAnswer,
     FleetPlanAnswer,
     FleetScanAnswer,
     FleetStatusAnswer,
-    LeftRun,
 )
 from regelate.core.engines import LAMBDA
+from regelate.core.fleet.backlog import backlog_at
 from regelate.core.fleet.candidates import Worker
 from regelate.core.fleet.observation import TableObservation
 from regelate.core.fleet.operation import FleetStatus, FleetTrigger
@@ -29,6 +30,7 @@ from regelate.core.fleet.propose import propose
 from regelate.core.fleet.state import FleetState, TableState
 from regelate.core.policy.policy import PlacementPolicy
 from regelate.core.policy.timeouts import Timeouts
+from regelate.core.table.time_ranges import DAY_MS
 from regelate.core.values import dataclass
 from regelate.errors import NotFound, RegelateError, Unavailable, Unsupported
 from regelate.operations.fleet import telling
@@ -133,6 +135,7 @@ class FleetDesk:
             tables_left -= len(done.observed)
             found.append(done if len(scopes) == 1 else done.named(partial(_told, scope)))
         view = self._view(scopes, self._store().states())
+        self._store().note_backlog(backlog_at(view.proposals.verdicts, view.proposals.now_ms))
         return FleetScanAnswer(
             observed=sum(len(done.observed) for done in found),
             unchanged=sum(done.unchanged for done in found),
@@ -226,15 +229,7 @@ class FleetDesk:
         names = {b.item.table_uuid: b.item.ident for b in begun}
         if len(scopes) > 1:
             names |= {uuid: _told(scope_of[uuid], ident) for uuid, ident in names.items() if uuid in scope_of}
-        runs = tuple(telling.run_told(names[b.item.table_uuid], b.run) for b in begun if b.run is not None)
-        left = tuple(
-            LeftRun(table=names[b.item.table_uuid], operation=b.item.run.operation, why=b.why)
-            for b in begun
-            if b.run is None
-        )
-        return FleetApplyAnswer(
-            plan_id=plan_id, runs=runs, left=left, predicted_dollars=round(sum(r.predicted_dollars for r in runs), 6)
-        )
+        return telling.begun(plan_id, begun, names)
 
     def status(
         self, scope: Scope, ident: str | None = None, *, status: FleetStatus | None = None, limit: int
@@ -258,7 +253,9 @@ class FleetDesk:
             bills=_bills(scope, view),
         )
 
-    def history(self, scope: Scope, ident: str | None = None, *, limit: int) -> FleetHistoryAnswer:
+    def history(
+        self, scope: Scope, ident: str | None = None, *, limit: int, backlog_days: int | None = None
+    ) -> FleetHistoryAnswer:
         """List the runs that ended. Errors: NotFound FLEET_TABLE_NOT_FOUND."""
         store, states = self._store(), self._settled()[0]
         mine = {state.table_uuid: state.ident for state in states if _holds(scope, state)}
@@ -273,8 +270,16 @@ class FleetDesk:
             found = store.history(scope.catalog, wanted, asked)
             runs = [(mine[key], run) for key, run in found if key in mine]
             if len(runs) >= limit or len(found) < asked:
-                return FleetHistoryAnswer(runs=tuple(telling.run_told(name, run) for name, run in runs[:limit]))
+                ended = tuple(telling.run_told(name, run) for name, run in runs[:limit])
+                return FleetHistoryAnswer(runs=ended, backlog=self._backlog(scope, backlog_days or 0))
             asked *= 4
+
+    def _backlog(self, scope: Scope, days: int) -> tuple[FleetBacklog, ...]:
+        if not days:
+            return ()
+        store = self._store()
+        whose = scope.tenants if scope.is_private else None
+        return tuple(telling.backlog(found, whose) for found in store.backlogs(store.now_ms() - days * DAY_MS))
 
     def turn(self, scope: Scope, *, ended: Callable[[], bool]) -> None:
         """Scan, and begin what is due: what a schedule does. Nothing is begun once it is `ended` from outside."""

@@ -551,3 +551,26 @@ def test_all_catalogs_at_once_are_for_who_may_act_for_every_tenant(stack: Stack)
         stack.refused(400, "MISSING_FIELD", [], {"operation": operation, "catalog": "*"})
     asked = stack.invoke({"operation": "FLEET_PLAN", "catalog": "*"})
     assert asked["error"]["code"] == "CATALOG_NOT_FOUND"
+
+
+def test_each_scan_notes_what_is_left_to_do_and_a_tenant_is_told_its_own(tmp_path: Path) -> None:
+    catalog = {**LOCAL_CATALOG, "namespace_template": "{tenant_id}__{namespace}"}
+    stack = stack_of(tmp_path, tenants=["acme", "globex"], catalogs={"shared": catalog})
+    for tenant, files in (("acme", 6), ("globex", 9)):
+        fields = {"tenant_id": tenant, "table": "t"}
+        stack.accepted("CREATE_TABLE", {"operation": "CREATE_TABLE", **fields, "schema": schema({"id": "long"})})
+        for number in range(files):
+            stack.accepted("WRITE", {"operation": "WRITE", **fields, "records": [{"id": number}]})
+    stack.invoke({"operation": "FLEET_SCAN"})
+    asked = {"operation": "FLEET_HISTORY", "backlog_days": 1}
+    (every,) = stack.invoke(asked)["backlog"][-1:]
+    (mine,) = stack.accepted("FLEET_HISTORY", {**asked, "tenant_id": "acme"})["backlog"][-1:]
+    assert (every["tables"], every["files"]) == (2, 5 + 8)
+    assert (mine["tables"], mine["files"]) == (1, 5)
+    assert 0 < mine["dollars"] < every["dollars"]
+    begun = stack.accepted("FLEET_APPLY", {"operation": "FLEET_APPLY", "tenant_id": "acme"})
+    assert len(begun["runs"]) == 1
+    work(stack)
+    stack.invoke({"operation": "FLEET_SCAN"})
+    assert stack.invoke(asked)["backlog"][-1]["files"] == 8
+    assert stack.accepted("FLEET_HISTORY", {"operation": "FLEET_HISTORY", "tenant_id": "acme"})["backlog"] == []

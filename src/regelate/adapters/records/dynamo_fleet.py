@@ -5,25 +5,28 @@
 | `fleet#<table UUID>` | one table's state: `body` (its JSON), `version` |
 | `fleet-run#<run id>` | one run that ended: `body`, `of_table`, `expires` |
 | `fleet-plan#<plan id>#<number>` | a piece of a plan: `body`, how many `pieces` there are, `made_ms`, `expires` |
+| `fleet-backlog#<hour>` | what was left to do in an hour, when it was last seen: `body`, `expires` |
 
-The index `newest` has the states, and the runs of each catalog by their age. It lags behind, so what it names is read
-again from the table. Times are those of DynamoDB's answers, to the second.
+The index `newest` has the states, the runs of each catalog by their age, and the backlogs. It lags behind, so a state
+that it names is read again from the table. Times are those of DynamoDB's answers, to the second.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from regelate.adapters.records.dynamo_table import INDEX, DynamoTable, Item, key_of
 from regelate.adapters.records.faults import of_fleet
+from regelate.core.fleet.backlog import KEPT_DAYS, BacklogAt, backlog_json, backlog_of_json
 from regelate.core.fleet.state import FleetRun, TableState
 from regelate.core.fleet.state_json import run_json, run_of_json, state_json, state_of_json
 from regelate.core.policy.timeouts import Timeouts
+from regelate.core.table.time_ranges import DAY_MS, HOUR_MS
 from regelate.errors import Unavailable
 from regelate.ports.fleet_store import Change
 
@@ -34,7 +37,7 @@ PIECE_CHARACTERS = 90_000
 """A character takes up to four bytes."""
 PLANS_KEPT_MS = 7 * 24 * 3_600_000
 RUNS_KEPT_SECONDS = 400 * 24 * 3_600
-_STATE, _RUN = "fleet", "fleet-run"
+_STATE, _RUN, _BACKLOG = "fleet", "fleet-run", "fleet-backlog"
 
 
 class DynamoFleet:
@@ -88,6 +91,22 @@ class DynamoFleet:
             return None
         rest = (self._table.read(_piece(plan_id, number))[0] for number in range(1, int(first["pieces"]["N"])))
         return "".join(str(item["body"]["S"]) for item in (first, *rest))
+
+    def note_backlog(self, found: BacklogAt) -> None:
+        hour = found.at_ms // HOUR_MS
+        item = {
+            **key_of(f"{_BACKLOG}#{hour}"),
+            "body": {"S": backlog_json(found)},
+            "listed_as": {"S": _BACKLOG},
+            "listed_at": {"S": f"{hour:012d}"},
+            "expires": {"N": str((found.at_ms + KEPT_DAYS * DAY_MS) // 1000)},
+        }
+        with self._table.faults():
+            self._table.client.put_item(TableName=self._table.name, Item=item)
+
+    def backlogs(self, since_ms: int) -> tuple[BacklogAt, ...]:
+        newest = (backlog_of_json(item["body"]["S"]) for item in self._listed(_BACKLOG, newest_first=True))
+        return tuple(reversed(list(takewhile(lambda found: found.at_ms >= since_ms, newest))))
 
     def _listed(self, listed_as: str, *, newest_first: bool) -> Iterator[Item]:
         with self._table.faults():

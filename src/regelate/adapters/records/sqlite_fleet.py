@@ -7,8 +7,10 @@ from pathlib import Path
 
 from regelate.adapters.records.faults import of_fleet
 from regelate.adapters.records.sqlite_file import NOW_MS, SqliteFile
+from regelate.core.fleet.backlog import KEPT_DAYS, BacklogAt, backlog_json, backlog_of_json
 from regelate.core.fleet.state import FleetRun, TableState
 from regelate.core.fleet.state_json import run_json, run_of_json, state_json, state_of_json
+from regelate.core.table.time_ranges import DAY_MS, HOUR_MS
 from regelate.ports.fleet_store import Change
 
 PLANS_KEPT_MS = 7 * 24 * 3_600_000
@@ -21,6 +23,7 @@ CREATE TABLE IF NOT EXISTS runs (
 CREATE INDEX IF NOT EXISTS runs_of_table ON runs (table_uuid, number);
 CREATE INDEX IF NOT EXISTS runs_of_catalog ON runs (catalog, number);
 CREATE TABLE IF NOT EXISTS plans (plan_id TEXT PRIMARY KEY, made_ms INTEGER NOT NULL, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS backlogs (hour INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, body TEXT NOT NULL);
 """
 
 
@@ -76,6 +79,17 @@ class SqliteFleet:
             query = f"SELECT body FROM plans WHERE plan_id = ? AND made_ms >= {NOW_MS} - ?"
             found = db.execute(query, (plan_id, PLANS_KEPT_MS)).fetchone()
             return None if found is None else str(found[0])
+
+    def note_backlog(self, found: BacklogAt) -> None:
+        with self._file.writing() as db:
+            db.execute(f"DELETE FROM backlogs WHERE at_ms < {NOW_MS} - ?", (KEPT_DAYS * DAY_MS,))
+            row = (found.at_ms // HOUR_MS, found.at_ms, backlog_json(found))
+            db.execute("INSERT OR REPLACE INTO backlogs VALUES (?, ?, ?)", row)
+
+    def backlogs(self, since_ms: int) -> tuple[BacklogAt, ...]:
+        with self._file.connected() as db:
+            found = db.execute("SELECT body FROM backlogs WHERE at_ms >= ? ORDER BY hour", (since_ms,))
+            return tuple(backlog_of_json(row[0]) for row in found)
 
 
 def _text(value: object) -> str:

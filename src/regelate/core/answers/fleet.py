@@ -175,7 +175,20 @@ class FleetStatusAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FleetBacklog:
+    """What was left to do at one time, over all catalogs: tables, the files that would go, and what that would read and
+    cost."""
+
+    at: str
+    tables: int
+    files: int
+    bytes: int
+    dollars: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetHistoryAnswer:
-    """Runs that ended, the newest first."""
+    """Runs that ended, the newest first; the backlog of the days that were asked for, the oldest first."""
 
     runs: tuple[FleetRunAnswer, ...]
+    backlog: tuple[FleetBacklog, ...] = ()

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from regelate.core.fleet.backlog import KEPT_DAYS
 from regelate.core.fleet.operation import FleetStatus
 from regelate.entrypoints.api.fields import Identifier
 from regelate.entrypoints.api.request_base import Request
@@ -57,9 +58,11 @@ class FleetStatusOf(FleetRequest):
 
 
 class FleetHistory(FleetRequest):
-    """List the runs that ended, newest first; those of one table by `namespace` and `table`."""
+    """List the runs that ended, newest first; those of one table by `namespace` and `table`. `backlog_days`: tell too
+    what was left to do in so many days."""
 
     operation: Literal["FLEET_HISTORY"]
     namespace: str = "default"
     table: str | None = None
     limit: int = Field(default=100, ge=1, le=1_000)
+    backlog_days: Annotated[int, Field(ge=1, le=KEPT_DAYS)] | None = None

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from regelate.core.answers import FleetHistoryAnswer, FleetPlanAnswer, FleetStatusAnswer
-from regelate.core.answers.fleet import FleetBill, FleetRunAnswer, PlannedRun, TableStanding
+from regelate.core.answers.fleet import FleetBacklog, FleetBill, FleetRunAnswer, PlannedRun, TableStanding
 from regelate.core.planning.health import PointsLost
-from regelate.report.fleet.contents import FleetContents, RunLine, SpendLine, TableLine
+from regelate.report.fleet.contents import BacklogPoint, FleetContents, RunLine, SpendLine, TableLine
 
 
 def contents_of(
@@ -27,6 +27,7 @@ def contents_of(
         whole=None if whole is None else _spend_line(whole, "the fleet"),
         spend=tuple(_spend_line(bill, bill.tenant) for bill in status.bills if bill.tenant is not None),
         runs=tuple(_run_line(run, catalog) for run in history.runs),
+        backlog=tuple(_point(found) for found in history.backlog),
     )
 
 
@@ -76,6 +77,10 @@ def _run_line(run: FleetRunAnswer, catalog: str) -> RunLine:
         files_before=run.files_before,
         files_after=run.files_after,
     )
+
+
+def _point(found: FleetBacklog) -> BacklogPoint:
+    return BacklogPoint(at_ms=_ms(found.at) or 0, files=found.files, size_bytes=found.bytes, tables=found.tables)
 
 
 def _ms(at: str | None) -> int | None:

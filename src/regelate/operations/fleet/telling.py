@@ -6,18 +6,23 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from regelate.core.answers.fleet import (
+    FleetApplyAnswer,
+    FleetBacklog,
     FleetBill,
     FleetRunAnswer,
+    LeftRun,
     PlannedRun,
     TableStanding,
     UnseenTable,
 )
+from regelate.core.fleet.backlog import BacklogAt
 from regelate.core.fleet.policy import Budgets, FleetPolicy
 from regelate.core.fleet.proposals import Bill, Proposal, Proposals, Verdict
 from regelate.core.fleet.state import FleetRun, TableState
 from regelate.core.planning.health import grade_of
 from regelate.core.running.stats import iso_time
 from regelate.errors import RegelateError
+from regelate.operations.fleet.applying import Begun
 
 
 def run_told(ident: str, run: FleetRun) -> FleetRunAnswer:
@@ -44,6 +49,18 @@ def run_told(ident: str, run: FleetRun) -> FleetRunAnswer:
         row_groups_after=run.row_groups_after,
         job_id=run.job_id,
     )
+
+
+def begun(plan_id: str | None, found: Sequence[Begun], names: Mapping[str, str]) -> FleetApplyAnswer:
+    """Tell what was begun of a plan, and what was left. `names`: what the tables are called, by UUID."""
+    runs = tuple(run_told(names[b.item.table_uuid], b.run) for b in found if b.run is not None)
+    left = tuple(
+        LeftRun(table=names[b.item.table_uuid], operation=b.item.run.operation, why=b.why)
+        for b in found
+        if b.run is None
+    )
+    predicted = round(sum(run.predicted_dollars for run in runs), 6)
+    return FleetApplyAnswer(plan_id=plan_id, runs=runs, left=left, predicted_dollars=predicted)
 
 
 def planned(proposal: Proposal) -> PlannedRun:
@@ -108,6 +125,18 @@ def _bill(tenant: str | None, bill: Bill, limits: Budgets) -> FleetBill:
         day_budget_gb_seconds=limits.gb_seconds_per_day,
         month_dollars=round(bill.month_dollars, 6),
         month_budget_dollars=limits.dollars_per_month,
+    )
+
+
+def backlog(found: BacklogAt, tenants: Iterable[str] | None) -> FleetBacklog:
+    """Tell the backlog of some tenants together; None: of all."""
+    left = found.of(tenants)
+    return FleetBacklog(
+        at=iso_time(found.at_ms),
+        tables=left.tables,
+        files=left.files,
+        bytes=left.read_bytes,
+        dollars=round(left.dollars, 6),
     )
 
 

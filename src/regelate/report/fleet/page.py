@@ -192,7 +192,7 @@ def _scroll(label: str, inner: str) -> str:
 def _backlog(contents: FleetContents) -> str:
     if not contents.backlog:
         return ""
-    note = "Files that a compaction would rewrite, in all tables."
+    note = "Files that would go by what is due or waits for money, in all tables."
     return _section("Backlog over time", note, backlog_chart(contents.backlog))
 
 
