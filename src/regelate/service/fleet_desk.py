@@ -24,6 +24,7 @@ from regelate.core.fleet.backlog import backlog_at
 from regelate.core.fleet.candidates import Worker
 from regelate.core.fleet.observation import TableObservation
 from regelate.core.fleet.operation import FleetStatus, FleetTrigger
+from regelate.core.fleet.overrides import allowed_for
 from regelate.core.fleet.policy import FleetPolicy
 from regelate.core.fleet.proposals import Proposal, Proposals, Verdict
 from regelate.core.fleet.propose import propose
@@ -206,15 +207,17 @@ class FleetDesk:
 
             by_catalog = {scope.catalog: scope for scope in scopes}
             scope_of = {state.table_uuid: by_catalog[state.catalog] for state in view.states}
+            states = {state.table_uuid: state for state in view.states}
 
             def do(item: PlannedItem) -> Effect:
                 if not tools.store.renew(lease, APPLY_LEASE_SECONDS):
                     raise Busy("another request begins runs now")
-                return self._tables.do(scope_of[item.table_uuid], item, view.policy)
+                allowed = allowed_for(view.policy, states[item.table_uuid]).policy
+                return self._tables.do(scope_of[item.table_uuid], item, allowed)
 
             begun = apply(
                 items,
-                {state.table_uuid: state for state in view.states},
+                states,
                 view.proposals,
                 do,
                 store,

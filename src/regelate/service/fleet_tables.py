@@ -8,7 +8,7 @@ from dataclasses import replace
 from regelate.core.access import Access
 from regelate.core.fleet.observation import TableObservation
 from regelate.core.fleet.operation import FleetOperation
-from regelate.core.fleet.policy import FleetPolicy, TablePolicy
+from regelate.core.fleet.policy import TablePolicy
 from regelate.core.fleet.state import FleetRun, TableState
 from regelate.core.jobs.job import JobRecord, Origin
 from regelate.core.requests import CompactRequest
@@ -58,7 +58,7 @@ class FleetTables:
                 metadata_bytes=session.reader.metadata_bytes(),
             )
 
-    def do(self, scope: Scope, item: PlannedItem, policy: FleetPolicy) -> Effect:
+    def do(self, scope: Scope, item: PlannedItem, allowed: TablePolicy) -> Effect:
         """Do one operation, or submit the job that does it. Raises Busy where it is not to be begun now."""
         address, run, upkeep = _address(scope, item.ident), item.run, self._doers.upkeep
         with self._doers.tables.open(address, Access.READ) as session:
@@ -67,9 +67,7 @@ class FleetTables:
         if run.operation.rewrites_data:
             there = self._doers.jobs.live(address, announce=True)
             if there is None:
-                part = RunPart(
-                    base_run_id=run.run_id, part=1, request=_asked(item, policy.for_table(scope.catalog, item.ident))
-                )
+                part = RunPart(base_run_id=run.run_id, part=1, request=_asked(item, allowed))
                 there = self._doers.jobs.submit(address, part, Origin.FLEET, most_seconds=item.max_seconds)
             if there.run_id != run.run_id:
                 raise Busy(f"{there.job_id}, which somebody else asked for, is at it")

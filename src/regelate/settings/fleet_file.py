@@ -111,6 +111,9 @@ class RuleSection(FleetSection):
     max_cost_per_run: Dollars | None = None
     quiet_windows: tuple[WindowSection, ...] | None = None
     compact_options: Mapping[Option, str | int | float | bool] | None = None
+    overrides: Literal["allowed", "refused"] | None = Field(
+        default=None, description="Whether the properties `regelate.fleet.*` of a table win; `refused` if unset."
+    )
 
 
 class TenantsSection(FleetSection):

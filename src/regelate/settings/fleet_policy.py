@@ -275,6 +275,7 @@ class _Reading:
             max_cost_per_run=section.max_cost_per_run,
             quiet_windows=None if section.quiet_windows is None else _windows(section.quiet_windows),
             compact_options=self._options(path, section.compact_options or {}),
+            overrides=None if section.overrides is None else section.overrides == "allowed",
         )
 
     def _decided_by(self, path: KeyPath) -> str:

@@ -574,3 +574,52 @@ def test_each_scan_notes_what_is_left_to_do_and_a_tenant_is_told_its_own(tmp_pat
     stack.invoke({"operation": "FLEET_SCAN"})
     assert stack.invoke(asked)["backlog"][-1]["files"] == 8
     assert stack.accepted("FLEET_HISTORY", {"operation": "FLEET_HISTORY", "tenant_id": "acme"})["backlog"] == []
+
+
+def test_a_table_says_itself_what_is_done_for_it_where_the_policy_lets_it(tmp_path: Path) -> None:
+    off = "defaults: {rewrite-manifests: off}\n"
+    stack = stack_of(tmp_path, f"{off}tables:\n  default.own: {{overrides: allowed}}\n")
+    asked = {"regelate.fleet.compact.enabled": "false"}
+    ill(stack, "own", 8, properties=asked)
+    ill(stack, "other", 8, properties=asked)
+    stack.ok("FLEET_SCAN")
+    assert standing(stack, "own")["status"] == "DISABLED"
+    assert "the table's property regelate.fleet.compact.enabled" in standing(stack, "own")["sentence"]
+    told = standing(stack, "other")
+    assert (told["status"], "compact.enabled of the table is not obeyed" in told["sentence"]) == ("DUE", True)
+    stack.ok("ALTER_TABLE", "own", set_properties={"regelate.fleet.compact.enabled": "true"})
+    stack.ok("FLEET_SCAN")
+    assert {run["table"] for run in stack.ok("FLEET_PLAN")["runs"]} == {"default.other", "default.own"}
+
+
+def test_a_target_that_a_table_names_for_its_fleet_is_that_of_its_runs(tmp_path: Path) -> None:
+    stack = stack_of(tmp_path, "defaults: {overrides: allowed, compact-options: {target-file-size-bytes: 64MB}}\n")
+    ill(stack, "t", 8, properties={"regelate.fleet.target-file-size-bytes": "33554432"})
+    stack.ok("FLEET_SCAN")
+    (run,) = stack.ok("FLEET_APPLY")["runs"]
+    tools = stack.built.job_stores.tools
+    job = None if tools is None else tools.store.get(run["job_id"])
+    assert job is not None
+    assert job.request.options == {"target-file-size-bytes": 32 * 1024 * 1024}
+    work(stack)
+    assert files_of(stack, "t") == 1
+
+
+def test_a_property_of_a_fleet_that_is_wrong_is_refused_or_told_and_not_obeyed(tmp_path: Path) -> None:
+    stack = stack_of(tmp_path, "defaults: {overrides: allowed}\n")
+    ill(stack, "t", 8)
+    for name, value in (
+        ("compact.enabled", "maybe"),
+        ("target-file-size-bytes", "0"),
+        ("remove-orphan-files.enabled", "true"),
+    ):
+        body = request("ALTER_TABLE", "t", set_properties={f"regelate.fleet.{name}": value})
+        stack.refused(400, "INVALID_OPTION", [name], body)
+    with stack.table("default.t").transaction() as change:  # another engine's doing
+        change.set_properties({"regelate.fleet.enabled": "maybe", "regelate.fleet.sleep": "1"})
+    stack.ok("FLEET_SCAN")
+    found = standing(stack, "t")
+    assert found["status"] == "DUE"
+    assert all(
+        word in found["sentence"] for word in ("is not obeyed", "regelate.fleet.enabled", "regelate.fleet.sleep")
+    )

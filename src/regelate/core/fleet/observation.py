@@ -27,7 +27,8 @@ class TableObservation:
     apply to are in it as they would come out. `candidate_files` and `candidate_bytes` are what it would read.
     `deleting_files` and `deleting_bytes`: the data files that the deletes apply to. `expirable_snapshots`: those that
     the retention would let go now. `metadata_bytes`: of metadata.json. `small_manifests`: those that a rewrite of
-    manifests would take, `manifests_after` what would be left of all. None is what nobody knows: row groups where no
+    manifests would take, `manifests_after` what would be left of all. `fleet_properties`: `regelate.fleet.*` of the
+    table, as they are. None is what nobody knows: row groups where no
     footer was read, orphans where nobody listed the folder, reads where no reader reports.
     """
 
@@ -66,6 +67,7 @@ class TableObservation:
     reads_per_day: float | None = None
     files_per_read: float | None = None
     managed_by: str | None = None
+    fleet_properties: tuple[tuple[str, str], ...] = ()
     lost: PointsLost = _HEALTHY
 
     def __post_init__(self) -> None:

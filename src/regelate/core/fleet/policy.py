@@ -111,6 +111,7 @@ class TablePolicy:
     """What holds for one table. `operations` has all of FleetOperation, by name; `quiet_windows` the fleet's too.
 
     `max_cost_per_day`, `max_cost_per_run`: dollars. `compact_options`: Iceberg's names, as COMPACT takes them.
+    `overrides`: whether the table's own properties win (overrides.py).
     """
 
     operations: Mapping[str, OperationPolicy] = field(default_factory=lambda: _DEFAULT_OPERATIONS)
@@ -118,6 +119,8 @@ class TablePolicy:
     max_cost_per_run: float | None = None
     quiet_windows: tuple[QuietWindow, ...] = ()
     compact_options: Mapping[str, Any] = field(default_factory=dict)
+    overrides: bool = False
+    overrides_decided_by: str = BUILT_IN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +146,7 @@ class PolicyLayer:
     max_cost_per_run: float | None = None
     quiet_windows: tuple[QuietWindow, ...] | None = None
     compact_options: Mapping[str, Any] = field(default_factory=dict)
+    overrides: bool | None = None
 
     def __post_init__(self) -> None:
         _check_amount("max_cost_per_day", self.max_cost_per_day)
@@ -263,7 +267,9 @@ def _laid(layers: Sequence[PolicyLayer], fleet_windows: tuple[QuietWindow, ...])
     windows: tuple[QuietWindow, ...] = ()
     options: dict[str, Any] = {}
     switch: PolicyLayer | None = None
+    overrides: PolicyLayer | None = None
     for layer in layers:
+        overrides = layer if layer.overrides is not None else overrides
         switch = layer if layer.enabled is not None else switch
         per_day = layer.max_cost_per_day if layer.max_cost_per_day is not None else per_day
         per_run = layer.max_cost_per_run if layer.max_cost_per_run is not None else per_run
@@ -275,6 +281,8 @@ def _laid(layers: Sequence[PolicyLayer], fleet_windows: tuple[QuietWindow, ...])
         max_cost_per_run=per_run,
         quiet_windows=(*fleet_windows, *windows),
         compact_options=options,
+        overrides=overrides is not None and overrides.overrides is True,
+        overrides_decided_by=BUILT_IN if overrides is None else overrides.decided_by,
     )
 
 

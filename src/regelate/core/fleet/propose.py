@@ -25,6 +25,7 @@ from regelate.core.fleet.candidates import (
 )
 from regelate.core.fleet.dealing import LEAST_SECONDS, SET_ASIDE, Bid, Dealer, Refusal, Until, bills
 from regelate.core.fleet.operation import FleetStatus
+from regelate.core.fleet.overrides import allowed_for
 from regelate.core.fleet.policy import FleetPolicy, TablePolicy
 from regelate.core.fleet.proposals import Proposal, Proposals, Verdict
 from regelate.core.fleet.sentences import at, what
@@ -46,11 +47,13 @@ def propose(state: FleetState, policy: FleetPolicy, now_ms: int, *, worker: Work
     bids: list[Bid] = []
     stands: list[Stands] = []
     firsts: list[Scored | None] = []
+    not_obeyed: list[str] = []
     found = [tuple(candidates_of(table, pace, worker, usual)) for table in tables]
     for table, scored in zip(tables, _scored(found, weights), strict=True):
-        allowed = policy.for_table(table.catalog, table.ident)
-        stand = judge.of(table, scored, allowed)
+        found_for = allowed_for(policy, table)
+        allowed, stand = found_for.policy, judge.of(table, scored, found_for.policy)
         stands.append(stand)
+        not_obeyed.append(found_for.not_obeyed)
         firsts.append(scored[0] if scored else None)
         spent = table.spent.on(now_ms).day_dollars if stand.may else 0.0
         bids += [Bid(candidate=one, score=score, policy=allowed, spent_today=spent) for one, score in stand.may]
@@ -62,8 +65,8 @@ def propose(state: FleetState, policy: FleetPolicy, now_ms: int, *, worker: Work
     )
     taken = {proposal.candidate.table_uuid: proposal for proposal in proposed}
     verdicts = tuple(
-        _verdict(table, _dealt(table, stand, taken, dealt.refused, now_ms) if stand.may else stand, first)
-        for table, stand, first in zip(tables, stands, firsts, strict=True)
+        _verdict(table, _dealt(table, stand, taken, dealt.refused, now_ms) if stand.may else stand, first, told)
+        for table, stand, first, told in zip(tables, stands, firsts, not_obeyed, strict=True)
     )
     return Proposals(now_ms=now_ms, proposed=proposed, verdicts=verdicts, fleet=fleet, tenants=tenants, pace=pace)
 
@@ -131,16 +134,16 @@ def _dealt(
     return Stands(status=status, sentence=f"{begins} {why.reason}{then}.", eligible_ms=again, discreet=discreet)
 
 
-def _verdict(table: TableState, stand: Stands, first: Scored | None) -> Verdict:
-    seen = table.observation
+def _verdict(table: TableState, stand: Stands, first: Scored | None, not_obeyed: str) -> Verdict:
+    seen, also = table.observation, f" And {not_obeyed}." if not_obeyed else ""
     return Verdict(
         table_uuid=table.table_uuid,
         catalog=table.catalog,
         ident=table.ident,
         tenant=table.tenant,
         status=stand.status,
-        sentence=stand.sentence,
-        discreet=stand.discreet,
+        sentence=stand.sentence + also,
+        discreet=None if stand.discreet is None else stand.discreet + also,
         cadence=cadence_of(0.0 if seen is None else seen.commits_per_hour),
         eligible_ms=stand.eligible_ms,
         next_look_ms=next_look_ms(table),

@@ -60,6 +60,7 @@ def observation_of_json(found: Mapping[str, Json]) -> TableObservation:
     nested = {
         "commit_kinds": tuple((kind, count) for kind, count in found["commit_kinds"]),
         "overwrites": tuple(OverwriteRate(**_known(OverwriteRate, rate)) for rate in found["overwrites"]),
+        "fleet_properties": tuple((name, value) for name, value in found.get("fleet_properties", ())),
         "lost": PointsLost(**_known(PointsLost, found["lost"])),
     }
     return TableObservation(**{**_known(TableObservation, found), **nested})

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
+from regelate.core.policy.fleet_properties import FLEET_PROPERTIES
 from regelate.core.policy.option_retention import (
     GRACE_PROPERTY,
     MAX_AGE_PROPERTY,
@@ -293,6 +294,8 @@ KINDS: Mapping[str, PropertyKind] = {
     },
     **{AUTO_PREFIX + name: _kind(read, Use.AUTO) for name, (_, read) in AUTO_OPTIONS.items()},
     AUTO_PROPERTY: _kind(boolean, Use.LOOK),
+    # Wrong ones are told by the fleet, which then does as its policy says.
+    **{name: _kind(read) for name, read in FLEET_PROPERTIES.items()},
     GRACE_PROPERTY: _kind(_grace, Use.EXPIRE),
     # Wrong ones are told by each WRITE, and fail none: it then writes as without them.
     OPTIMIZED_PROPERTY: _FLAG,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from regelate.core.fleet.observation import TableObservation, other_manager
+from regelate.core.fleet.overrides import fleet_properties
 from regelate.core.planning.health import assess
 from regelate.core.planning.plan import plan_compaction
 from regelate.core.policy.policy import CompactionPolicy, RetentionPolicy
@@ -73,6 +74,7 @@ def observe(
         metadata_bytes=metadata_bytes or 0,
         partitions=len(snapshot.totals),
         managed_by=other_manager(snapshot.properties, snapshot.location),
+        fleet_properties=fleet_properties(snapshot.properties),
         lost=health.lost,
     )
     return refreshed(found, snapshot.snapshots, snapshot.refs, seen.retention, now_ms=now_ms)
