@@ -20,8 +20,9 @@ class FleetStore(Protocol):
     `change` reads a state, applies a pure change and stores what comes of it, as if nobody else were there; a run that
     has ended by it is added to the history. It may be applied more than once, and what it raises is raised.
     `history` is the newest run first, of one table or of all of a catalog, as (table UUID, run). `recall` returns a
-    plan as `remember` took it, None where there is none or it is older than a week. Of the backlogs that are noted the
-    last of every hour is kept for 90 days; `backlogs` is the oldest first, of those at `since_ms` or later.
+    text, such as a plan, as `remember` took it, None where there is none or it is older than a week. Of the backlogs
+    that are noted the last of every hour is kept for 90 days; `backlogs` is the oldest first, of those at `since_ms` or
+    later.
     Errors: Unavailable FLEET_UNAVAILABLE.
     """
 

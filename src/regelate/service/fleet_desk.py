@@ -44,6 +44,7 @@ from regelate.ports.fleet_store import FleetStore
 from regelate.service.fleet_doers import FleetDoers
 from regelate.service.fleet_rules import FleetRules
 from regelate.service.fleet_tables import FleetTables
+from regelate.service.fleet_unseen import UnseenTables, unseen_state
 from regelate.service.once import once
 from regelate.tenancy import Scope
 
@@ -104,6 +105,7 @@ class FleetDesk:
         self._catalogs = frozenset(catalogs)
         self._opened = once(self._open)
         self._rules = FleetRules(settings.policy)
+        self._unseen = UnseenTables(self._store)
         self._tables = FleetTables(doers, lambda: self._store().now_ms())
 
     def scan(
@@ -161,6 +163,7 @@ class FleetDesk:
             return self._tables.look(scope, ident, before)
 
         done = scan(idents, known, look, self._store(), self._clock, budget)
+        self._unseen.note(scope, done.unseen)
         return replace(done, failed=(*unlisted, *done.failed))
 
     def plan(self, scope: Scope, *, asked_by: str, trigger: FleetTrigger = FleetTrigger.DEMAND) -> FleetPlanAnswer:
@@ -246,6 +249,10 @@ class FleetDesk:
             for state in view.states
             if ident in (None, state.ident) and status in (None, verdicts[state.table_uuid].status)
         ]
+        if ident is not None and status is None and not told and self._tables.exist(scope, ident):
+            state = unseen_state(scope, ident)
+            verdict = propose(FleetState(tables=(state,)), view.policy, now_ms).verdicts[0]
+            told.append(telling.standing(state, verdict, now_ms=now_ms, private=scope.is_private))
         if ident is not None and not told:
             raise NotFound("FLEET_TABLE_NOT_FOUND", "the fleet does not know this table: FLEET_SCAN looks for new ones")
         told.sort(key=lambda table: (-1.0 if table.score is None else table.score, table.table))
@@ -323,6 +330,7 @@ class FleetDesk:
 
     def _view(self, scopes: Sequence[Scope], every: tuple[TableState, ...]) -> _View:
         states = tuple(state for state in every if state.catalog in self._catalogs)
+        states += tuple(state for scope in scopes for state in self._unseen.of(scope, states))
         mine = tuple(state for state in states if any(_holds(scope, state) for scope in scopes))
         policy = self._rules.of(scopes, mine)
         # The whole order, also of what has to wait for a place: how many are under way at once is said at the start.

@@ -12,6 +12,7 @@ from regelate.core.fleet.policy import TablePolicy
 from regelate.core.fleet.state import FleetRun, TableState
 from regelate.core.jobs.job import JobRecord, Origin
 from regelate.core.requests import CompactRequest
+from regelate.errors import NotFound
 from regelate.operations.compacting.continuing import RunPart
 from regelate.operations.fleet.applying import Busy, Effect, PlannedItem
 from regelate.operations.fleet.observe import Observed, observe, refreshed
@@ -58,6 +59,14 @@ class FleetTables:
                 metadata_bytes=session.reader.metadata_bytes(),
             )
 
+    def exist(self, scope: Scope, ident: str) -> bool:
+        """Say whether a table is in its catalog, whatever can be seen of it."""
+        try:
+            with self._doers.tables.open(_address(scope, ident), Access.READ):
+                return True
+        except NotFound:
+            return False
+
     def do(self, scope: Scope, item: PlannedItem, allowed: TablePolicy) -> Effect:
         """Do one operation, or submit the job that does it. Raises Busy where it is not to be begun now."""
         address, run, upkeep = _address(scope, item.ident), item.run, self._doers.upkeep
@@ -81,8 +90,8 @@ class FleetTables:
             case FleetOperation.REWRITE_MANIFESTS:
                 return Effect(did_something=upkeep.rewrite_manifests(address, dry_run=False).manifests_replaced > 0)
             case _:
-                removed = upkeep.remove_orphan_files(address, older_than_hours=None, dry_run=False)
-                return Effect(did_something=removed.orphan_files > 0)
+                upkeep.remove_orphan_files(address, older_than_hours=None, dry_run=False)
+                return Effect(did_something=True)  # that none was there is worth knowing
 
     def job_of(self, state: TableState, run: FleetRun) -> JobRecord | None:
         """Return the job of a run, also of one whose id nobody noted."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from regelate.adapters.records.sqlite_fleet import SqliteFleet
+from regelate.core.fleet.cadence import orphans_due
 from regelate.core.fleet.dealing import LEAST_SECONDS
 from regelate.core.jobs.job import JobRecord
 from regelate.errors import Unavailable
@@ -623,3 +624,57 @@ def test_a_property_of_a_fleet_that_is_wrong_is_refused_or_told_and_not_obeyed(t
     assert all(
         word in found["sentence"] for word in ("is not obeyed", "regelate.fleet.enabled", "regelate.fleet.sleep")
     )
+
+
+def test_a_table_that_no_scan_has_come_to_stands_there_too_and_says_so(stack: Stack) -> None:
+    for number in range(3):
+        ill(stack, f"t{number}", 1)
+    assert stack.ok("FLEET_SCAN", max_tables=1)["statuses"] == {"HEALTHY": 1, "NOT_YET_OBSERVED": 2}
+    told = stack.ok("FLEET_STATUS", status="NOT_YET_OBSERVED")["tables"]
+    assert len(told) == 2
+    assert all("not looked at yet" in table["sentence"] and table["observed_at"] is None for table in told)
+    assert stack.ok("FLEET_SCAN")["statuses"] == {"HEALTHY": 3}
+    ill(stack, "new", 1)  # no scan has listed it
+    assert standing(stack, "new")["status"] == "NOT_YET_OBSERVED"
+    body = {"operation": "FLEET_STATUS", "tenant_id": "default", "table": "none"}
+    stack.refused(404, "FLEET_TABLE_NOT_FOUND", [], body)
+
+
+def test_a_tenant_is_told_of_its_own_tables_alone_that_nobody_looked_at(tmp_path: Path) -> None:
+    catalog = {**LOCAL_CATALOG, "namespace_template": "{tenant_id}__{namespace}"}
+    stack = stack_of(tmp_path, tenants=["acme", "globex"], catalogs={"shared": catalog})
+    for tenant in ("acme", "globex"):
+        for name in ("a", "b"):
+            fields = {"tenant_id": tenant, "table": name}
+            stack.accepted("CREATE_TABLE", {"operation": "CREATE_TABLE", **fields, "schema": schema({"id": "long"})})
+    for tenant in ("acme", "globex"):
+        stack.accepted("FLEET_SCAN", {"operation": "FLEET_SCAN", "tenant_id": tenant, "max_tables": 1})
+    for tenant in ("acme", "globex"):
+        seen = stack.accepted("FLEET_STATUS", {"operation": "FLEET_STATUS", "tenant_id": tenant})
+        assert seen["statuses"] == {"HEALTHY": 1, "NOT_YET_OBSERVED": 1}
+        assert {table["table"].split("__")[0] for table in seen["tables"]} == {tenant}
+    assert stack.invoke({"operation": "FLEET_STATUS"})["statuses"] == {"HEALTHY": 2, "NOT_YET_OBSERVED": 2}
+
+
+def test_orphans_are_sought_where_the_policy_says_so_once_a_week_and_nowhere_else(tmp_path: Path) -> None:
+    only = "defaults: {compact: off, expire-snapshots: off, rewrite-manifests: off}\n"
+    stack = stack_of(tmp_path, f"{only}tables:\n  default.mine: {{remove-orphan-files: on}}\n", retention={})
+    for table in ("mine", "other"):
+        ill(stack, table, 1)
+    orphan = stack.folder / "warehouse" / "default" / "mine" / "data" / "nobody.parquet"
+    orphan.write_bytes(b"left behind")
+    os.utime(orphan, (1, 1))
+    stack.ok("FLEET_SCAN")
+    assert "remove-orphan-files would look, as it does every week" in standing(stack, "mine")["sentence"].lower()
+    assert standing(stack, "other")["status"] == "HEALTHY"
+    begun = stack.ok("FLEET_APPLY")["runs"]
+    assert [(run["table"], run["operation"], run["outcome"]) for run in begun] == [
+        ("default.mine", "remove-orphan-files", "DONE")
+    ]
+    assert not orphan.exists()
+    (state,) = [state for state in store_of(stack).states() if state.ident == "default.mine"]
+    assert state.orphans_sought_ms > 0
+    day = 24 * 3600 * 1000
+    for days, due in ((6, False), (8, True)):
+        seen = replace(state, observation=replace(state.observation, observed_ms=state.orphans_sought_ms + days * day))  # type: ignore[type-var]
+        assert orphans_due(seen, state.orphans_sought_ms + days * day) == due

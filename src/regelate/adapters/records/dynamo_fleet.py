@@ -22,7 +22,8 @@ from botocore.exceptions import ClientError
 
 from regelate.adapters.records.dynamo_table import INDEX, DynamoTable, Item, key_of
 from regelate.adapters.records.faults import of_fleet
-from regelate.core.fleet.backlog import KEPT_DAYS, BacklogAt, backlog_json, backlog_of_json
+from regelate.core.fleet.backlog import BacklogAt, backlog_json, backlog_of_json
+from regelate.core.fleet.operation import BACKLOG_DAYS
 from regelate.core.fleet.state import FleetRun, TableState
 from regelate.core.fleet.state_json import run_json, run_of_json, state_json, state_of_json
 from regelate.core.policy.timeouts import Timeouts
@@ -99,7 +100,7 @@ class DynamoFleet:
             "body": {"S": backlog_json(found)},
             "listed_as": {"S": _BACKLOG},
             "listed_at": {"S": f"{hour:012d}"},
-            "expires": {"N": str((found.at_ms + KEPT_DAYS * DAY_MS) // 1000)},
+            "expires": {"N": str((found.at_ms + BACKLOG_DAYS * DAY_MS) // 1000)},
         }
         with self._table.faults():
             self._table.client.put_item(TableName=self._table.name, Item=item)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from regelate.adapters.records.faults import of_fleet
 from regelate.adapters.records.sqlite_file import NOW_MS, SqliteFile
-from regelate.core.fleet.backlog import KEPT_DAYS, BacklogAt, backlog_json, backlog_of_json
+from regelate.core.fleet.backlog import BacklogAt, backlog_json, backlog_of_json
+from regelate.core.fleet.operation import BACKLOG_DAYS
 from regelate.core.fleet.state import FleetRun, TableState
 from regelate.core.fleet.state_json import run_json, run_of_json, state_json, state_of_json
 from regelate.core.table.time_ranges import DAY_MS, HOUR_MS
@@ -82,7 +83,7 @@ class SqliteFleet:
 
     def note_backlog(self, found: BacklogAt) -> None:
         with self._file.writing() as db:
-            db.execute(f"DELETE FROM backlogs WHERE at_ms < {NOW_MS} - ?", (KEPT_DAYS * DAY_MS,))
+            db.execute(f"DELETE FROM backlogs WHERE at_ms < {NOW_MS} - ?", (BACKLOG_DAYS * DAY_MS,))
             row = (found.at_ms // HOUR_MS, found.at_ms, backlog_json(found))
             db.execute("INSERT OR REPLACE INTO backlogs VALUES (?, ?, ?)", row)
 

@@ -10,7 +10,6 @@ from regelate.core.fleet.operation import FleetStatus
 from regelate.core.fleet.proposals import Verdict
 from regelate.core.values import dataclass
 
-KEPT_DAYS = 90
 MOST_TENANTS = 2_000
 OTHERS = "*"
 """Those with least to do, where there are more: a store keeps so much in one row."""

@@ -18,6 +18,8 @@ FILES_PER_OUTPUT = 8.0
 waited for that at most: then most partitions are full."""
 METADATA_ENOUGH, METADATA_MS = 100.0, 7 * DAY_MS
 """Of operations that rewrite no data: they cost little, and a tenth of the metadata is little as well."""
+ORPHANS_MS = 7 * DAY_MS
+"""So often the folder of a table is listed for orphans, whose number nobody knows before."""
 IDLE_RUNS = 5
 """After so many runs in a row without effect, half as often; after twice as many, a quarter."""
 MOST_HALVINGS = 8
@@ -87,6 +89,12 @@ def next_look_ms(table: TableState) -> int:
     return 0 if seen is None else seen.observed_ms + interval_ms(table)
 
 
+def orphans_due(table: TableState, now_ms: int) -> bool:
+    """Say whether somebody should look for orphans in a table's folder; where it was counted, the count says it."""
+    seen = table.observation
+    return seen is not None and seen.orphan_files is None and now_ms >= table.orphans_sought_ms + ORPHANS_MS
+
+
 def cooling(table: TableState, operation: FleetOperation, opens: float, now_ms: int) -> Cooling | None:
     """Say whether a table rests from an operation that would gain `opens` now; None where it may be done.
 
@@ -101,6 +109,8 @@ def cooling(table: TableState, operation: FleetOperation, opens: float, now_ms: 
         return Cooling(until_ms=last.ended_ms + LEAST_MS, reason="it had a run a moment ago")
     if seen.observed_ms < last.ended_ms:
         return Cooling(until_ms=now_ms, reason="it was not looked at since its last run")
+    if operation is FleetOperation.REMOVE_ORPHANS and seen.orphan_files is None:
+        return None  # it is due by the time that has passed
     same = next((run for run in reversed(table.runs) if run.operation is operation), None)
     if same is None or same.ended_ms is None or same.outcome in _LEFT_SOME:
         return None

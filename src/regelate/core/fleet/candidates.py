@@ -158,14 +158,20 @@ def usual_reads(tables: Iterable[TableState]) -> float | None:
 
 
 def candidates_of(
-    table: TableState, pace: Pace, worker: Worker = USUAL_WORKER, usual: float | None = None
+    table: TableState,
+    pace: Pace,
+    worker: Worker = USUAL_WORKER,
+    usual: float | None = None,
+    *,
+    seek_orphans: bool = False,
 ) -> Iterator[Candidate]:
-    """Yield what would help a table that was observed. `usual`: the reads per day of a usual table of the fleet."""
+    """Yield what would help a table that was observed. `usual`: the reads per day of a usual table of the fleet.
+    `seek_orphans`: its folder is to be listed, though nobody knows what will be found."""
     seen = table.observation
     if seen is None:
         return
     open_dollars = _open_dollars(worker)
-    for operation, opens, removed, files, size, seconds, gets, puts in _work(seen, worker):
+    for operation, opens, removed, files, size, seconds, gets, puts in _work(seen, worker, seek_orphans):
         size_class = _class_of(size, files) if operation.rewrites_data else 0
         paced = seconds * pace.factor(operation, size_class)
         risk = _risk(seen, paced) if operation.rewrites_data else 0.0
@@ -201,7 +207,7 @@ _Work = tuple[FleetOperation, float, int, int, int, float, float, float]
 """Operation, opens, removed, files and bytes read, the model's seconds, GETs, PUTs."""
 
 
-def _work(seen: TableObservation, worker: Worker) -> Iterator[_Work]:
+def _work(seen: TableObservation, worker: Worker, seek_orphans: bool) -> Iterator[_Work]:
     removed = seen.files - seen.files_after
     if removed > 0:
         yield _rewrite(
@@ -221,11 +227,13 @@ def _work(seen: TableObservation, worker: Worker) -> Iterator[_Work]:
         seconds = BEGIN_SECONDS + seen.manifests * MANIFEST_SECONDS
         gets, puts = seen.manifests + COMMIT_GETS, seen.manifests_after + COMMIT_PUTS
         yield FleetOperation.REWRITE_MANIFESTS, float(merged), merged, seen.manifests, 0, seconds, gets, puts
-    if orphans := seen.orphan_files:
+    orphans = seen.orphan_files or 0
+    if orphans or seek_orphans:
         listed = seen.files + seen.delete_files + orphans
         seconds = BEGIN_SECONDS + listed * LISTED_SECONDS
         gets, lists = seen.manifests + COMMIT_GETS, listed / LISTED_PER_REQUEST + COMMIT_PUTS
-        yield FleetOperation.REMOVE_ORPHANS, orphans * ORPHAN_OPENS, orphans, listed, 0, seconds, gets, lists
+        opens = orphans * ORPHAN_OPENS if orphans else LEAST_OPENS
+        yield FleetOperation.REMOVE_ORPHANS, opens, orphans, listed, 0, seconds, gets, lists
 
 
 def _rewrite(

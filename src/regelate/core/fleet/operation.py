@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+BACKLOG_DAYS = 90
+"""So long the backlog of each hour is kept."""
+
 
 class FleetOperation(StrEnum):
     """One kind of work on one table."""

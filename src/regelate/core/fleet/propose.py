@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
-from regelate.core.fleet.cadence import LEAST_MS, cadence_of, next_look_ms
+from regelate.core.fleet.cadence import LEAST_MS, cadence_of, next_look_ms, orphans_due
 from regelate.core.fleet.candidates import (
     USUAL_WORKER,
     Candidate,
@@ -24,7 +24,7 @@ from regelate.core.fleet.candidates import (
     weight_of_gain,
 )
 from regelate.core.fleet.dealing import LEAST_SECONDS, SET_ASIDE, Bid, Dealer, Refusal, Until, bills
-from regelate.core.fleet.operation import FleetStatus
+from regelate.core.fleet.operation import FleetOperation, FleetStatus
 from regelate.core.fleet.overrides import allowed_for
 from regelate.core.fleet.policy import FleetPolicy, TablePolicy
 from regelate.core.fleet.proposals import Proposal, Proposals, Verdict
@@ -47,13 +47,14 @@ def propose(state: FleetState, policy: FleetPolicy, now_ms: int, *, worker: Work
     bids: list[Bid] = []
     stands: list[Stands] = []
     firsts: list[Scored | None] = []
-    not_obeyed: list[str] = []
-    found = [tuple(candidates_of(table, pace, worker, usual)) for table in tables]
-    for table, scored in zip(tables, _scored(found, weights), strict=True):
-        found_for = allowed_for(policy, table)
-        allowed, stand = found_for.policy, judge.of(table, scored, found_for.policy)
+    all_allowed = [allowed_for(policy, table) for table in tables]
+    found = [
+        tuple(candidates_of(table, pace, worker, usual, seek_orphans=_seeks_orphans(table, each.policy, now_ms)))
+        for table, each in zip(tables, all_allowed, strict=True)
+    ]
+    for table, each, scored in zip(tables, all_allowed, _scored(found, weights), strict=True):
+        allowed, stand = each.policy, judge.of(table, scored, each.policy)
         stands.append(stand)
-        not_obeyed.append(found_for.not_obeyed)
         firsts.append(scored[0] if scored else None)
         spent = table.spent.on(now_ms).day_dollars if stand.may else 0.0
         bids += [Bid(candidate=one, score=score, policy=allowed, spent_today=spent) for one, score in stand.may]
@@ -64,11 +65,19 @@ def propose(state: FleetState, policy: FleetPolicy, now_ms: int, *, worker: Work
         _proposal(rank, one, bid_of[one.table_uuid, one.operation], worker) for rank, one in enumerate(dealt.taken, 1)
     )
     taken = {proposal.candidate.table_uuid: proposal for proposal in proposed}
+    ends = [
+        _dealt(table, stand, taken, dealt.refused, now_ms) if stand.may else stand
+        for table, stand in zip(tables, stands, strict=True)
+    ]
     verdicts = tuple(
-        _verdict(table, _dealt(table, stand, taken, dealt.refused, now_ms) if stand.may else stand, first, told)
-        for table, stand, first, told in zip(tables, stands, firsts, not_obeyed, strict=True)
+        _verdict(table, stand, first, each.not_obeyed)
+        for table, stand, first, each in zip(tables, ends, firsts, all_allowed, strict=True)
     )
     return Proposals(now_ms=now_ms, proposed=proposed, verdicts=verdicts, fleet=fleet, tenants=tenants, pace=pace)
+
+
+def _seeks_orphans(table: TableState, allowed: TablePolicy, now_ms: int) -> bool:
+    return allowed.operations[FleetOperation.REMOVE_ORPHANS.value].enabled and orphans_due(table, now_ms)
 
 
 def _weights(state: FleetState) -> Mapping[str, float]:

@@ -26,8 +26,13 @@ _NOUN = {
 }
 
 
+SEEK_ORPHANS = "remove-orphan-files would look, as it does every week, for files that no metadata names"
+
+
 def what(candidate: Candidate) -> str:
     """Say what a candidate would do, for how much."""
+    if candidate.operation is FleetOperation.REMOVE_ORPHANS and not candidate.removed:
+        return f"{SEEK_ORPHANS} for {dollars(candidate.dollars)} in {duration(candidate.seconds)}"
     gain = _WHAT[candidate.operation].format(count(candidate.removed, _NOUN[candidate.operation]))
     return f"{gain} for {dollars(candidate.dollars)} in {duration(candidate.seconds)}"
 

@@ -159,7 +159,8 @@ class TableState:
     """One table as the fleet knows it; `table_uuid` is its name, for the others change.
 
     `failures` and `without_effect` count runs in a row, `not_before_ms` is the end of a backoff. `runs` are the latest
-    that ended, oldest first, and `live` is the one that is queued or running.
+    that ended, oldest first, and `live` is the one that is queued or running. `orphans_sought_ms`: when its folder was
+    last listed for orphans, 0 for never.
     """
 
     table_uuid: str
@@ -174,6 +175,7 @@ class TableState:
     without_effect: int = 0
     not_before_ms: int = 0
     pause: Pause | None = None
+    orphans_sought_ms: int = 0
 
     def __post_init__(self) -> None:
         if self.observation is not None and self.observation.table_uuid != self.table_uuid:
@@ -222,6 +224,7 @@ class TableState:
         failed = ended.outcome is FleetOutcome.FAILED
         failures = self.failures + 1 if failed else 0
         rest = AFTER_MANY_FAILURES_MS if failures >= MANY_FAILURES else AFTER_FAILURE_MS
+        sought = ended.operation is FleetOperation.REMOVE_ORPHANS and not failed
         idle = self.without_effect + 1 if ended.outcome is FleetOutcome.NO_EFFECT else 0
         return replace(
             self,
@@ -231,6 +234,7 @@ class TableState:
             failures=failures,
             without_effect=self.without_effect if failed else idle,
             not_before_ms=ended.ended_ms + rest if failed else self.not_before_ms,
+            orphans_sought_ms=ended.ended_ms if sought else self.orphans_sought_ms,
         )
 
     def paused(self, pause: Pause) -> TableState:

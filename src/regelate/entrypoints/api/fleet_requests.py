@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from regelate.core.fleet.backlog import KEPT_DAYS
-from regelate.core.fleet.operation import FleetStatus
+from regelate.core.fleet.operation import BACKLOG_DAYS, FleetStatus
 from regelate.entrypoints.api.fields import Identifier
 from regelate.entrypoints.api.request_base import Request
 from regelate.settings.section import OneOf
@@ -65,4 +64,4 @@ class FleetHistory(FleetRequest):
     namespace: str = "default"
     table: str | None = None
     limit: int = Field(default=100, ge=1, le=1_000)
-    backlog_days: Annotated[int, Field(ge=1, le=KEPT_DAYS)] | None = None
+    backlog_days: Annotated[int, Field(ge=1, le=BACKLOG_DAYS)] | None = None

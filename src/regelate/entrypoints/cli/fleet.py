@@ -16,8 +16,7 @@ from regelate.core.answers import (
     FleetStatusAnswer,
 )
 from regelate.core.answers.fleet import FleetRunAnswer
-from regelate.core.fleet.backlog import KEPT_DAYS
-from regelate.core.fleet.operation import FleetOutcome
+from regelate.core.fleet.operation import BACKLOG_DAYS, FleetOutcome
 from regelate.core.jobs.exit_codes import DONE, FAILED, PARTIAL, SOMETHING_TO_DO
 from regelate.core.policy.sizes import size_text
 from regelate.entrypoints.cli import screen
@@ -204,7 +203,7 @@ def _report(args: argparse.Namespace, door: Door) -> int:
     status = door.ask("FLEET_STATUS", FleetStatusAnswer, (None, None), {"limit": MOST_TABLES})
     plan = door.ask("FLEET_PLAN", FleetPlanAnswer, (None, None), {})
     history = door.ask(
-        "FLEET_HISTORY", FleetHistoryAnswer, (None, None), {"limit": MOST_HISTORY, "backlog_days": KEPT_DAYS}
+        "FLEET_HISTORY", FleetHistoryAnswer, (None, None), {"limit": MOST_HISTORY, "backlog_days": BACKLOG_DAYS}
     )
     catalog, _ = door.service.settings.catalog(args.catalog)
     now_ms = int(time.time() * 1000)

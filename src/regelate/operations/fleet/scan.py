@@ -33,13 +33,15 @@ class ScanBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scanned:
-    """What one scan saw. `unchanged` of the tables had the head that they had before; `backlog` were not come to."""
+    """What one scan saw. `unchanged` of the tables had the head that they had before; `backlog` were not come to.
+    `unseen`: those that nobody has ever looked at."""
 
     observed: tuple[TableObservation, ...]
     unchanged: int
     backlog: tuple[str, ...]
     gone: tuple[str, ...]
     failed: tuple[tuple[str, RegelateError], ...]
+    unseen: tuple[str, ...] = ()
 
     def failing(self, ident: str, error: RegelateError) -> Scanned:
         return replace(self, failed=(*self.failed, (ident, error)))
@@ -82,6 +84,7 @@ def scan(
             continue
         observed.append(found)
         unchanged += before is not None and before.metadata_location == found.metadata_location
+    seen = {state.ident for state in known if state.observation is not None} | {found.ident for found in observed}
     gone = tuple(_let_go(known, idents, {o.ident: o.table_uuid for o in observed}, store))
     return Scanned(
         observed=tuple(observed),
@@ -89,6 +92,7 @@ def scan(
         backlog=tuple(order[tried:]),
         gone=gone,
         failed=tuple(failed),
+        unseen=tuple(ident for ident in idents if ident not in seen),
     )
 
 
