@@ -114,7 +114,7 @@ class Case:
         found: dict[str, Callable[[], dict[str, Any]]] = {
             name: partial(self._lake.ask, worker, *options) for name, worker in WORKERS.items()
         }
-        if self._spark is not None:
+        if self._spark is not None and not (self._store and self._kind == EQUALITY):  # it takes ten minutes and more
             found[SPARK] = SparkAsked(self._spark.session(self._lake.home, self._store), self._store)
         return found
 
