@@ -259,14 +259,15 @@ ON_SPARK: Mapping[str, Question] = {
 """Only by their names: they need pyspark (`make setup-spark`)."""
 
 
-def machine() -> dict[str, Any]:
+def machine(load_at_start: float) -> dict[str, Any]:
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "processors": os.cpu_count(),
         "memory_gb": round(memory_gb, 1),
         "system": platform.platform(terse=True),
         "python": platform.python_version(),
-        "load_at_start": os.getloadavg()[0],
+        "load_at_start": load_at_start,
+        "load_at_end": os.getloadavg()[0],
     }
 
 
@@ -306,15 +307,18 @@ def measured(details: dict[str, Any]) -> list[str]:
     return lines
 
 
-def report(name: str, question: str, details: dict[str, Any], promises: Sequence[Promise], quick: bool) -> None:
+def report(
+    name: str, question: str, details: dict[str, Any], promises: Sequence[Promise], quick: bool, load_at_start: float
+) -> None:
     RESULTS.mkdir(exist_ok=True)
     when = datetime.now(UTC).strftime("%Y-%m-%d")
-    host = machine()
+    host = machine(load_at_start)
     lines = [
         f"# {name}: {question}",
         "",
         f"{when}, {host['processors']} processors, {host['memory_gb']} GB, "
-        f"Python {host['python']}{', QUICK sizes' if quick else ''}.",
+        f"Python {host['python']}{', QUICK sizes' if quick else ''}. Load {load_at_start:.1f} at the start and "
+        f"{host['load_at_end']:.1f} at the end.",
         "",
     ]
     lines += measured(details)
@@ -346,12 +350,13 @@ def main() -> None:
         question = known[name]
         summary = (question.__doc__ or "").splitlines()[0]
         print(f"{name}: {summary}", flush=True)
+        load = os.getloadavg()[0]
         work = Path(tempfile.mkdtemp(prefix=f"regelate-bench-{name}-"))
         try:
             details, promises = question(work, given.runs, given.quick)
         finally:
             shutil.rmtree(work, ignore_errors=True)
-        report(name, summary, details, promises, given.quick)
+        report(name, summary, details, promises, given.quick, load)
         if name in ON_SPARK and not given.quick:
             spark.write_docs()
 

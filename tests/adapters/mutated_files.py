@@ -14,12 +14,14 @@ import logging
 import multiprocessing
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -289,8 +291,9 @@ def fuzz(count: int, seed: int) -> Counter[str]:
     folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
     try:
         mutations = Mutations(folder, seed)
-        for _ in range(count):
-            mutations.try_one()
+        with suppress(KeyboardInterrupt):  # what was tried until then is told all the same
+            for _ in range(count):
+                mutations.try_one()
         mutations.close()
     finally:
         shutil.rmtree(folder)
@@ -300,6 +303,7 @@ def fuzz(count: int, seed: int) -> Counter[str]:
 def main() -> int:
     count, seed = (int(text) for text in (*sys.argv[1:3], *(COUNT, SEED)[len(sys.argv[1:3]) :]))
     logging.disable(logging.WARNING)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     found = fuzz(count, seed)
     for what, times in sorted(found.items()):
         sys.stdout.write(f"{times:>9,}  {what}\n")
