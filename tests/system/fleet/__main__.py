@@ -18,7 +18,7 @@ from time import process_time
 
 from regelate.adapters.records.sqlite_fleet import SqliteFleet
 from tests.system.fleet.report import Report, laws_broken, report
-from tests.system.fleet.rivals import ANYBODY, autocomp, illest_first, month_of, oracle
+from tests.system.fleet.rivals import ANYBODY, autocomp, illest_first, month_of, oracle, sweep
 from tests.system.fleet.trial import Fleet, dollars_to_cure, policy_for
 from tests.system.fleet.world import born
 
@@ -37,7 +37,11 @@ def main() -> int:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     reading = seconds_to_read(fleet)
     rivals = []
-    for name, rule, jobs in (("AutoComp's, 0.7 / 0.3", autocomp, None), ("illest first", illest_first, SWEEP_JOBS)):
+    for name, rule, jobs in (
+        ("AutoComp's, 0.7 / 0.3", autocomp, None),
+        ("illest first", illest_first, SWEEP_JOBS),
+        ("SWEEP's of today", sweep, None),
+    ):
         free = month_of(fresh(), rule, {ANYBODY: ours.dollars}, options.days, jobs=jobs)
         held = month_of(fresh(), rule, ours.paid, options.days, jobs=jobs)
         rivals.append((name, free, held))
@@ -57,6 +61,7 @@ def main() -> int:
         ours=ours,
         autocomp=rivals[0],
         illest=rivals[1],
+        sweep=rivals[2],
         small=small,
         oracle=best,
     )

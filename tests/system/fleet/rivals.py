@@ -40,7 +40,13 @@ def autocomp(tables: Sequence[Table]) -> list[int]:
 
 
 def illest_first(tables: Sequence[Table]) -> list[int]:
-    """SWEEP's rule: the lowest health first, whatever it costs and gains; then the most files that would go."""
+    """SWEEP's rule as it was before fleets: the lowest health first, by a score that stops rising at 100 files."""
+    order = sorted((table.saturated_health, -table.removable, number) for number, table in enumerate(tables))
+    return [number for health, _, number in order if health < HEALTHY]
+
+
+def sweep(tables: Sequence[Table]) -> list[int]:
+    """SWEEP's rule as it is: the lowest health first, whatever it costs; then the most files that would go."""
     order = sorted((table.health, -table.removable, number) for number, table in enumerate(tables))
     return [number for health, _, number in order if health < HEALTHY]
 

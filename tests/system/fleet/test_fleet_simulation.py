@@ -10,7 +10,7 @@ import pytest
 from regelate.adapters.records.sqlite_fleet import SqliteFleet
 from regelate.core.fleet.policy import Budgets
 from tests.system.fleet.report import Report, laws_broken, report
-from tests.system.fleet.rivals import ANYBODY, autocomp, illest_first, month_of, oracle
+from tests.system.fleet.rivals import ANYBODY, autocomp, illest_first, month_of, oracle, sweep
 from tests.system.fleet.trial import Fleet, Outcome, dollars_to_cure, policy_for
 from tests.system.fleet.world import Table, Writer, born
 
@@ -44,6 +44,14 @@ def test_the_rule_gets_more_for_the_same_money_than_autocomps() -> None:
     rival = month_of(born(1, TABLES, TENANTS), autocomp, ours.paid, DAYS)
     assert rival.dollars <= ours.dollars * 1.000001
     assert ours.files_per_dollar > rival.files_per_dollar
+
+
+def test_for_the_same_money_a_sweep_gets_less_and_by_the_score_that_it_had_least() -> None:
+    ours, money = lived(0.1), {}
+    for rule in (sweep, illest_first):
+        money[rule] = month_of(born(1, TABLES, TENANTS), rule, {ANYBODY: ours.dollars}, DAYS)
+        assert money[rule].dollars == pytest.approx(ours.dollars)
+    assert ours.files_per_dollar > money[sweep].files_per_dollar > money[illest_first].files_per_dollar
 
 
 def test_a_fleet_remembered_in_sqlite_lives_as_one_in_memory(tmp_path: Path) -> None:
@@ -96,7 +104,7 @@ def test_the_report_says_what_was_not_met() -> None:
     money = {ANYBODY: ours.dollars}
     rivals = [
         (name, month_of(fleet(), rule, money, DAYS), month_of(fleet(), rule, ours.paid, DAYS))
-        for name, rule in (("auto", autocomp), ("ill", illest_first))
+        for name, rule in (("auto", autocomp), ("ill", illest_first), ("sweep", sweep))
     ]
     text = report(
         Report(
@@ -111,6 +119,7 @@ def test_the_report_says_what_was_not_met() -> None:
             ours=ours,
             autocomp=rivals[0],
             illest=rivals[1],
+            sweep=rivals[2],
             small=ours,
             oracle=oracle(fleet(), ours.paid, DAYS),
         )

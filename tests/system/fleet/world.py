@@ -59,7 +59,7 @@ class Table:
     manifests: float = 1.0
     head: int = 1
     hours: float = 0.0
-    born_hours: float = 0.0
+    merged_hours: float = -math.inf
     written: float = 0.0
     pace: float = 1.0
 
@@ -115,6 +115,7 @@ class Table:
             self.settled += stay + outputs - kept
             self.settled_bytes += self.small_bytes - kept * weight
             self.small, self.small_bytes, self.spread = kept, kept * weight, max(self.open_partitions, 1.0)
+            self.merged_hours = self.hours
         else:
             self.settled += outputs * share
             self.settled_bytes += candidates * share * weight
@@ -151,6 +152,19 @@ class Table:
     def health(self) -> float:
         """The score of 100, of which only files take points here."""
         return 100.0 - (FILES_POINTS * self.removable / self.files if self.files else 0.0)
+
+    @property
+    def saturated_health(self) -> float:
+        """The score that SWEEP ranked by before fleets: 0.3 x files of a partition / 100, 0.3 x deletes, 0.2 x days
+        and 0.2 x the share of small files, each capped at 1, over the partitions that have work."""
+        candidates, _ = self.mergeable()
+        if not candidates:
+            return 100.0
+        per = self.small / self.spread
+        none_or_one = math.exp(-per) * (1 + per) if per < 50 else 0.0
+        files = min(candidates / max(self.spread * (1 - none_or_one), 1.0) / 100, 1.0)
+        deletes, age = min(self.deletes / max(self.files, 1.0), 1.0), min((self.hours - self.merged_hours) / 24, 1.0)
+        return round(100 - 30 * files - 30 * deletes - 20 * age - 20, 1)
 
     @property
     def removable(self) -> float:
