@@ -75,7 +75,8 @@ def test_what_was_ended_for_its_price_is_partly_done_with_its_bill_and_waits_for
     (ended,) = store.states()
     assert ended.last_run is not None
     assert (ended.last_run.outcome, ended.last_run.files_after) == (FleetOutcome.PARTIAL, 18)
-    assert ended.last_run.actual_dollars == pytest.approx(LAMBDA.dollars(3 * GROUP_SECONDS, 2**30))
+    requests = ended.last_run.predicted_dollars - LAMBDA.dollars(ended.last_run.predicted_seconds, 2**30)
+    assert ended.last_run.actual_dollars == pytest.approx(LAMBDA.dollars(3 * GROUP_SECONDS, 2**30) + requests)
     assert "75 s that it may cost" in ended.last_run.error
     later = ended.last_run.ended_ms + 20 * 60_000 if ended.last_run.ended_ms else 0
     seen = replace(ended, observation=ill("t", 18, observed_ms=later))

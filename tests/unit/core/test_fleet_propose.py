@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regelate.core.fleet.candidates import (
+    SHORT,
     Candidate,
     Worker,
     candidates_of,
@@ -360,6 +361,31 @@ def test_the_pace_of_the_fleet_corrects_the_model() -> None:
     assert pace.error == 1.0
     fresh, measured = candidate(table(ill())), candidate(state)
     assert measured.seconds == pytest.approx(fresh.seconds * pace.factor(FleetOperation.COMPACT, 1))
+
+
+def paced(*ratios: float, operation: FleetOperation = FleetOperation.EXPIRE, model: float = 1.0) -> TableState:
+    """A table whose runs took so many times what the model had said."""
+    state = table(ill(f"past-{operation}"))
+    for number, ratio in enumerate(ratios):
+        run = live_run(f"run-{number}", operation=operation, model_seconds=model, predicted_seconds=model)
+        state = state.queued(run).settled(ended(run, actual_seconds=model * ratio, ended_ms=NOW_MS - DAY_MS))
+    return state
+
+
+def test_three_short_runs_are_believed_and_one_that_waited_is_not() -> None:
+    quick = measured_pace([paced(0.05, 0.06, 0.05)])
+    assert quick.factor(FleetOperation.EXPIRE, SHORT) == pytest.approx(0.06)
+    assert measured_pace([paced(0.05)]).factor(FleetOperation.EXPIRE, SHORT) > 0.2
+    waited = measured_pace([paced(0.05, 0.05, 0.05, 0.06, 9.0)])
+    assert waited.factor(FleetOperation.EXPIRE, SHORT) == pytest.approx(0.06)
+
+
+def test_quick_work_on_metadata_makes_no_rewrite_cheaper_that_was_measured() -> None:
+    slow = paced(1.5, 1.5, 1.5, 1.5, operation=FleetOperation.COMPACT, model=50.0)
+    pace = measured_pace([paced(*[0.05] * 8), slow])
+    assert pace.factor(FleetOperation.COMPACT, 1) == pytest.approx(1.5)
+    assert pace.factor(FleetOperation.APPLY_DELETES, 1) == pytest.approx(1.5)  # it rewrites as a COMPACT does
+    assert pace.factor(FleetOperation.REWRITE_MANIFESTS, SHORT) == pytest.approx(0.05)
 
 
 def test_a_run_that_does_not_fit_is_done_in_part_and_ends_there() -> None:

@@ -41,8 +41,10 @@ COMMIT_GETS, COMMIT_PUTS = 8, 8
 LISTED_PER_REQUEST = 1000
 CLASSES_OF_BYTES = (MB, 16 * MB)
 """Means of the files that a run reads, up to which its pace is measured apart."""
-PRIOR_SECONDS = 3.0
-"""So many seconds of work at the model's pace are believed before any was measured."""
+SHORT_SECONDS, SHORT = 2.0, -1
+"""Runs that the model gives less are mostly beginning and commit: their pace is measured apart, whatever they read."""
+PRIOR_RUNS = 2
+"""So many runs at the pace of what is most like them are believed of a kind of runs beside its own."""
 MOST_FASTER, MOST_SLOWER = 0.02, 10.0
 MOST_RISK = 0.9
 AT_ANY_PRICE = 0.9
@@ -74,20 +76,33 @@ class Worker:
 USUAL_WORKER = Worker()
 
 
+_Level = tuple[object, ...]
+
+
+def _levels(operation: FleetOperation, size_class: int) -> tuple[_Level, ...]:
+    """Return what a run is one of, the most general first."""
+    return (), (operation.rewrites_data,), (operation,), (operation, size_class)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How this fleet's runs took their time, as a factor on the model's, by operation and class of file sizes.
 
-    `overall`: of all of them, for what was not measured yet: the machine and its store are the same.
+    What was not measured yet has that of its operation, else of those that rewrite data as it does or does not, else
+    that of all: the machine and its store are the same.
     """
 
-    factors: Mapping[tuple[FleetOperation, int], float] = field(default_factory=dict)
-    overall: float = 1.0
+    factors: Mapping[_Level, float] = field(default_factory=dict)
     error: float | None = None
     """The median of how far predictions were off, as a share of what was predicted; None before the first run."""
 
     def factor(self, operation: FleetOperation, size_class: int) -> float:
-        return self.factors.get((operation, size_class), self.overall)
+        levels = _levels(operation, size_class)
+        return next((self.factors[level] for level in reversed(levels) if level in self.factors), 1.0)
+
+    @property
+    def overall(self) -> float:
+        return self.factors.get((), 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,28 +142,34 @@ class Candidate:
 
 
 def measured_pace(tables: Iterable[TableState]) -> Pace:
-    """Measure how long the remembered runs took, as a factor on what the model had said."""
-    taken: dict[tuple[FleetOperation, int], list[float]] = {}
+    """Measure how long the remembered runs took, as a factor on what the model had said.
+
+    The factor of each kind of runs is their median, for one of them may have waited for a busy machine, together with
+    `PRIOR_RUNS` at the factor of the more general kind.
+    """
+    ratios: dict[_Level, list[float]] = {}
     errors: list[float] = []
     for table in tables:
         for run in table.runs:
             if not run.actual_seconds or run.model_seconds <= 0 or run.outcome not in _MEASURED:
                 continue
-            sums = taken.setdefault((run.operation, _class_of_run(run)), [0.0, 0.0])
-            sums[0] += run.actual_seconds
-            sums[1] += run.model_seconds
+            ratio = min(max(run.actual_seconds / run.model_seconds, MOST_FASTER), MOST_SLOWER)
+            for level in _levels(run.operation, _class_of_run(run)):
+                ratios.setdefault(level, []).append(ratio)
             if run.predicted_seconds > 0:
                 errors.append(abs(run.actual_seconds - run.predicted_seconds) / run.predicted_seconds)
-    every = [sum(sums[part] for sums in taken.values()) for part in (0, 1)]
-    return Pace(
-        factors={key: _factor(actual, model) for key, (actual, model) in taken.items()},
-        overall=_factor(every[0], every[1]),
-        error=sorted(errors)[len(errors) // 2] if errors else None,
-    )
+    factors: dict[_Level, float] = {}
+    for operation, size_class in sorted({level for level in ratios if len(level) == 2}, key=repr):
+        prior = 1.0
+        for level in _levels(operation, size_class):  # type: ignore[arg-type]
+            prior = factors.setdefault(level, _middle(ratios[level], prior))
+    return Pace(factors=factors, error=sorted(errors)[len(errors) // 2] if errors else None)
 
 
-def _factor(actual: float, model: float) -> float:
-    return min(max((actual + PRIOR_SECONDS) / (model + PRIOR_SECONDS), MOST_FASTER), MOST_SLOWER)
+def _middle(found: Sequence[float], prior: float) -> float:
+    """Return the median of what was found and of the prior, which counts `PRIOR_RUNS` times."""
+    ordered = sorted([*found, *[prior] * PRIOR_RUNS])
+    return math.sqrt(ordered[(len(ordered) - 1) // 2] * ordered[len(ordered) // 2])
 
 
 def usual_reads(tables: Iterable[TableState]) -> float | None:
@@ -172,7 +193,7 @@ def candidates_of(
         return
     open_dollars = _open_dollars(worker)
     for operation, opens, removed, files, size, seconds, gets, puts in _work(seen, worker, seek_orphans):
-        size_class = _class_of(size, files) if operation.rewrites_data else 0
+        size_class = _class_of(operation, size, files, seconds)
         paced = seconds * pace.factor(operation, size_class)
         risk = _risk(seen, paced) if operation.rewrites_data else 0.0
         kept = opens * (1.0 - risk)
@@ -293,13 +314,15 @@ def _row_groups(seen: TableObservation) -> int | None:
     return max(seen.row_groups - seen.row_groups_after, 0)
 
 
-def _class_of(size_bytes: int, files: int) -> int:
+def _class_of(operation: FleetOperation, size_bytes: int, files: int, model_seconds: float) -> int:
+    if model_seconds < SHORT_SECONDS:
+        return SHORT
     mean = size_bytes / max(files, 1)
-    return sum(mean >= edge for edge in CLASSES_OF_BYTES)
+    return sum(mean >= edge for edge in CLASSES_OF_BYTES) if operation.rewrites_data else 0
 
 
 def _class_of_run(run: FleetRun) -> int:
-    return _class_of(run.predicted_bytes, run.read_files) if run.operation.rewrites_data else 0
+    return _class_of(run.operation, run.predicted_bytes, run.read_files, run.model_seconds)
 
 
 def weight_of_gain(used: float, quota: float | None) -> float:

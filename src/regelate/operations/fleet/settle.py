@@ -30,11 +30,13 @@ class Tariff:
     memory_bytes: int
 
     def paid(self, run: FleetRun, seconds: float, **ended: object) -> FleetRun:
-        """Return the run with the bill of its seconds, and how it `ended`."""
+        """Return the run with the bill of its seconds, and how it `ended`. Nobody counts its requests to the store:
+        those that were predicted are on the bill of a run that took any time."""
+        requests = max(run.predicted_dollars - self.price.dollars(run.predicted_seconds, self.memory_bytes), 0.0)
         return replace(
             run,
             actual_seconds=round(seconds, 3),
-            actual_dollars=self.price.dollars(seconds, self.memory_bytes),
+            actual_dollars=self.price.dollars(seconds, self.memory_bytes) + (requests if seconds else 0.0),
             actual_gb_seconds=seconds * self.memory_bytes / 2**30,
             **ended,  # type: ignore[arg-type]
         )
