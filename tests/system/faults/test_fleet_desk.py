@@ -309,7 +309,7 @@ def test_a_turn_of_the_schedule_scans_and_begins_and_stops_where_it_is_told_to(s
     ill(stack, "t", 8)
     everybody = stack.service.tenancy.everybody(None)
     stack.service.fleet_desk().turn(everybody, ended=lambda: True)
-    assert stack.ok("FLEET_STATUS")["tables"] == []
+    assert stack.ok("FLEET_STATUS")["statuses"] == {"NOT_YET_OBSERVED": 1}
     stack.service.fleet_desk().turn(everybody, ended=lambda: False)
     work(stack)
     (run,) = stack.ok("FLEET_HISTORY")["runs"]
@@ -399,7 +399,8 @@ def test_a_table_with_the_uuid_of_another_tenant_s_is_refused_and_takes_nothing_
     assert [error["code"] for error in seen["errors"]] == ["TABLE_KNOWN_ELSEWHERE"]
     mine = stack.accepted("FLEET_STATUS", {"operation": "FLEET_STATUS", "tenant_id": "acme"})
     assert [table["table"] for table in mine["tables"]] == ["acme__default.t"]
-    assert stack.accepted("FLEET_STATUS", {"operation": "FLEET_STATUS", "tenant_id": "globex"})["tables"] == []
+    (copy,) = stack.accepted("FLEET_STATUS", {"operation": "FLEET_STATUS", "tenant_id": "globex"})["tables"]
+    assert (copy["table"], copy["status"]) == ("globex__default.copy", "NOT_YET_OBSERVED")
 
 
 def test_tables_that_cannot_be_seen_keep_nobody_waiting(stack: Stack) -> None:
