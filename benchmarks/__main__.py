@@ -30,6 +30,7 @@ from benchmarks.query_child import query_child
 from benchmarks.requests import requests
 from benchmarks.s3 import make_remote_table, object_store
 from benchmarks.splice import splice
+from benchmarks.vast_metadata import vast_metadata
 
 
 def speed(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Promise]]:
@@ -248,6 +249,7 @@ QUESTIONS: Mapping[str, Question] = {
     "query": query,
     "optimized_write": optimized_write,
     "splice": splice,
+    "vast_metadata": vast_metadata,
 }
 ON_SPARK: Mapping[str, Question] = {
     "spark_large": spark.large,

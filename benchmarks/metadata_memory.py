@@ -39,28 +39,31 @@ def make_many(
             update.add_column(f"more_{number}", LongType())
     table = open_catalog(home).load_table("bench.events")
     snapshot_id = table.metadata.new_snapshot_id()
-    templates, header, sync = _template(table, snapshot_id)
+    templates, header, sync = entry_records(table, snapshot_id)
     *existing, synthetic = templates
     existing = existing[:real]
     count = -(-entries // in_manifest)
     listed, number = [], 0
     for index in range(count):
         own = existing[index::count]
-        records = (*own, *_numbered(synthetic, number, min(in_manifest, entries - index * in_manifest) - len(own)))
+        records = (*own, *numbered(synthetic, number, min(in_manifest, entries - index * in_manifest) - len(own)))
         path = f"{table.location()}/metadata/{uuid.uuid4()}-m0.avro"
-        written = _write(Path(path.removeprefix("file://")), header, sync, records)
-        listed.append(_listed(path, written, len(records), snapshot_id))
+        written = write_manifest_of(Path(path.removeprefix("file://")), header, sync, records)
+        listed.append(listed_manifest(path, written, len(records), snapshot_id))
         number += len(records)
-    _commit(table, snapshot_id, listed, entries)
+    commit_manifests(table, snapshot_id, listed, entries)
 
 
-def _numbered(template: bytes, first: int, count: int) -> Iterator[bytes]:
+def numbered(template: bytes, first: int, count: int) -> Iterator[bytes]:
     before, after = template.split(PLACE)
     return (before + NUMBER % (first + n) + after for n in range(count))
 
 
-def _template(table: Any, snapshot_id: int) -> tuple[list[bytes], bytes, bytes]:
-    """Have PyIceberg write the entries of the real files and one more; return records, header and sync marker."""
+def entry_records(
+    table: Any, snapshot_id: int, file_bytes: int | None = None
+) -> tuple[list[bytes], bytes, bytes]:
+    """Have PyIceberg write the entries of the real files and one more, which it calls `file_bytes` large; return records,
+    header and sync marker."""
     from pyiceberg.avro.decoder import StreamingBinaryDecoder
     from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader
     from pyiceberg.avro.resolver import construct_reader
@@ -75,7 +78,7 @@ def _template(table: Any, snapshot_id: int) -> tuple[list[bytes], bytes, bytes]:
         file_format=live[0].file_format,
         partition=live[0].partition,
         record_count=ROWS,
-        file_size_in_bytes=live[0].file_size_in_bytes,
+        file_size_in_bytes=file_bytes or live[0].file_size_in_bytes,
         column_sizes={i: 5_000 + i for i in ids},
         value_counts=dict.fromkeys(ids, ROWS),
         null_value_counts=dict.fromkeys(ids, 0),
@@ -107,7 +110,7 @@ def _template(table: Any, snapshot_id: int) -> tuple[list[bytes], bytes, bytes]:
     return records, data[:start], header.sync
 
 
-def _write(path: Path, header: bytes, sync: bytes, records: Sequence[bytes]) -> int:
+def write_manifest_of(path: Path, header: bytes, sync: bytes, records: Sequence[bytes]) -> int:
     with path.open("wb") as out:
         out.write(header)
         for low in range(0, len(records), IN_BLOCK):
@@ -128,7 +131,7 @@ def _whole(number: int) -> bytes:
     return bytes([*out, number])
 
 
-def _listed(path: str, length: int, entries: int, snapshot_id: int) -> Any:
+def listed_manifest(path: str, length: int, entries: int, snapshot_id: int) -> Any:
     from pyiceberg.manifest import ManifestContent, ManifestFile
 
     return ManifestFile.from_args(
@@ -150,7 +153,7 @@ def _listed(path: str, length: int, entries: int, snapshot_id: int) -> Any:
     )
 
 
-def _commit(table: Any, snapshot_id: int, listed: Sequence[Any], entries: int) -> None:
+def commit_manifests(table: Any, snapshot_id: int, listed: Sequence[Any], entries: int) -> None:
     from pyiceberg.manifest import write_manifest_list
     from pyiceberg.table.refs import SnapshotRefType
     from pyiceberg.table.snapshots import Operation, Snapshot, Summary

@@ -16,6 +16,7 @@ from benchmarks.metadata_memory import cached
 from benchmarks.query import pyiceberg_read, query_warm
 from benchmarks.s3 import compact_remote
 from benchmarks.splice import compact_spliced, measured
+from benchmarks.vast_metadata import fleet_step, make_vast
 
 TARGET_MB = 128
 MEMORY_MB = 2048
@@ -182,6 +183,8 @@ WORKERS: dict[str, Callable[..., dict[str, Any]]] = {
     "compact-spliced": _spliced,
     "duckdb-copy": measured(duckdb_copy),
     "duckdb-copy-view": duckdb_copy_view,
+    "fleet-step": fleet_step,
+    "make-vast": make_vast,
     "pyiceberg-overwrite": pyiceberg_overwrite,
     "pyiceberg-read": pyiceberg_read,
     "queries": queries,
