@@ -59,11 +59,9 @@ def numbered(template: bytes, first: int, count: int) -> Iterator[bytes]:
     return (before + NUMBER % (first + n) + after for n in range(count))
 
 
-def entry_records(
-    table: Any, snapshot_id: int, file_bytes: int | None = None
-) -> tuple[list[bytes], bytes, bytes]:
-    """Have PyIceberg write the entries of the real files and one more, which it calls `file_bytes` large; return records,
-    header and sync marker."""
+def entry_records(table: Any, snapshot_id: int, file_bytes: int | None = None) -> tuple[list[bytes], bytes, bytes]:
+    """Have PyIceberg write the entries of the real files and one more, which is to be `file_bytes` large; return
+    records, header and sync marker."""
     from pyiceberg.avro.decoder import StreamingBinaryDecoder
     from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader
     from pyiceberg.avro.resolver import construct_reader

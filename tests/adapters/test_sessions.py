@@ -175,6 +175,7 @@ NEEDS: Mapping[str, tuple[Mapping[str, Any], set[str]]] = {
     "REWRITE_MANIFESTS": (TABLE, {WRITE}),
     "MAINTAIN": (TABLE, {WRITE, SURVEY}),
     "NOTIFY_COMMIT": (TABLE, {READ}),
+    "REPORT_METRICS": ({**TABLE, "report": {"report-type": "scan-report", "metrics": {}}}, set()),
     "FLEET_SCAN": ({}, {READ, SURVEY}),
     "FLEET_PLAN": ({}, set()),
     "FLEET_APPLY": ({}, set()),
@@ -219,7 +220,8 @@ def test_an_operation_asks_for_no_more_than_it_needs_and_for_its_own_tenant_alon
         if operation == "LIST_JOBS" or operation.startswith("FLEET_"):
             stack.accepted(operation, body)
         else:
-            stack.refused(404, "JOB_NOT_FOUND", [], body)
+            code = "FLEET_TABLE_NOT_FOUND" if operation == "REPORT_METRICS" else "JOB_NOT_FOUND"
+            stack.refused(404, code, [], body)
         assert sessions.asked == []
         return
     stack.accepted(operation, body)

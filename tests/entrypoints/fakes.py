@@ -42,6 +42,7 @@ from regelate.core.table.evolution import NO_EVOLUTION, Evolution
 from regelate.core.table.schema import TableDefinition
 from regelate.errors import Conflict, NotFound
 from regelate.operations.automatic import NotifyCommitAnswer
+from regelate.operations.fleet.reports import ReportMetricsAnswer
 from regelate.operations.refs import CreateTagAnswer, DropTagAnswer, RollbackAnswer
 from regelate.operations.table_stats import TableStatsAnswer
 from regelate.settings import Settings, load_settings
@@ -148,6 +149,7 @@ class FakeService:
         self._lock = threading.Lock()
         self.process = self.tables = self.refs = self.health = self.queries = self.writes = self.compactions = self
         self.upkeep = self.fleet = self.jobs = self.worker = self.automatic = self
+        self.fleet_reads = self
         self.fleet_desk = lambda: self
 
     def _called(self, operation: str, address: Address | None, **arguments: Any) -> None:
@@ -337,6 +339,11 @@ class FakeService:
     def notified(self, address: Address) -> dict[str, object]:
         self._called("NOTIFY_COMMIT", address)
         return {"table": address.ident, "status": "SUBMITTED", "job_id": "job-1"}
+
+    @answering(ReportMetricsAnswer)
+    def reported(self, address: Address, report: Mapping[str, object]) -> dict[str, object]:
+        self._called("REPORT_METRICS", address, report=report)
+        return {"table": address.ident, "report_type": report["report-type"], "files": 3}
 
     @answering(NotifyCommitAnswer)
     def located(self, candidates: Sequence[Address], location: str) -> dict[str, object]:

@@ -18,14 +18,18 @@ from tests.support.answers import check_answer
 EVENTS = sorted((REPOSITORY / "events").glob("*.json"))
 BATCHES = ("sqs_job", "sqs_s3_notice")
 RUNS = ("emr_run_ended",)
+REPORTS = ("apigw_v2_report", "apigw_v2_report_of_catalog")
 PAGES = {"apigw_v2_openapi": "application/json", "function_url_docs": "text/html; charset=utf-8"}
+PLAIN = [path for path in EVENTS if path.stem not in (*PAGES, *BATCHES, *RUNS, *REPORTS)]
 
 
 def answered(path: Path, service: FakeService) -> Any:
     return make_handler(lambda: service)(json.loads(path.read_text()), LambdaContext())
 
 
-@pytest.mark.parametrize("path", [p for p in EVENTS if p.stem not in (*PAGES, *BATCHES, *RUNS)], ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", [p for p in EVENTS if p.stem not in (*PAGES, *BATCHES, *RUNS, *REPORTS)], ids=lambda p: p.stem
+)
 def test_an_event_is_answered_with_success_in_the_promised_shape(path: Path, service: FakeService) -> None:
     answer = answered(path, service)
     if "statusCode" in answer:
@@ -48,6 +52,16 @@ def test_a_notice_of_s3_in_a_queue_is_one_of_a_commit(service: FakeService) -> N
     assert answered(path, service) == {"batchItemFailures": []}
     ((called, _, arguments),) = service.calls
     assert (called, arguments["location"][:15]) == ("NOTIFY_COMMIT", "s3://example-la")
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_report_of_a_reader_is_taken_as_a_rest_catalog_takes_it(name: str, service: FakeService) -> None:
+    answer = answered(REPOSITORY / "events" / f"{name}.json", service)
+    assert (answer["statusCode"], answer["body"]) == (204, "")
+    ((called, address, arguments),) = service.calls
+    assert (called, arguments["report"]["report-type"]) == ("REPORT_METRICS", "scan-report")
+    assert address is not None
+    assert (address.told, address.table) == ("default", "users")
 
 
 def test_the_end_of_a_run_in_spark_is_told_to_who_looks_after_its_job(service: FakeService) -> None:

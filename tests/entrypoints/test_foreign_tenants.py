@@ -46,6 +46,7 @@ OWN: Mapping[str, Mapping[str, object] | None] = {
     "REWRITE_MANIFESTS": TABLE,
     "MAINTAIN": TABLE,
     "NOTIFY_COMMIT": TABLE,
+    "REPORT_METRICS": {**TABLE, "report": {"report-type": "scan-report", "metrics": {}}},
     "FLEET_SCAN": {},
     "FLEET_PLAN": {},
     "FLEET_APPLY": {},
@@ -246,10 +247,26 @@ def test_a_notice_of_a_foreign_tenants_commit_gets_403(tmp_path: Path, intruder:
     assert service.calls == []
 
 
+@pytest.mark.parametrize("intruder", [name for name, (make, *_) in INTRUDERS.items() if make is not direct])
+@pytest.mark.parametrize("prefix", ["", "/lake"])
+def test_a_report_of_a_foreign_tenants_table_reaches_nobody(tmp_path: Path, intruder: str, prefix: str) -> None:
+    make, auth, claims, arn, tenant = INTRUDERS[intruder]
+    service = FakeService(settings(tmp_path, auth), preset=[])
+    event = make({"report-type": "scan-report", "metrics": {}}, claims, arn)
+    asked = {"queryStringParameters": {"tenant_id": tenant}, "rawQueryString": f"tenant_id={tenant}"}
+    path = f"/v1{prefix}/namespaces/sales/tables/orders/metrics"
+    event |= {**asked, "path": path} if make is v1 else {**asked, "rawPath": path}
+    if make is v2:
+        event["requestContext"]["http"] = {"method": "POST", "path": path}
+    status, answer = sent(service, event)
+    assert (status, answer["error"]["code"], answer["error"]["details"]) == (403, "FORBIDDEN", {})
+    assert service.calls == []
+
+
 def test_every_route_that_is_not_public_is_tried_as_a_foreign_tenant() -> None:
     public = {("GET", "/health"), ("GET", "/openapi.json"), ("GET", DOCS_PATH)}
     tried = {("POST", "/database"), ("POST", "/api/v1/compact"), ("GET", "/jobs"), ("GET", "/jobs/<job_id>")}
-    tried |= {("POST", "/events/commit")}
+    tried |= {("POST", "/events/commit"), *(route for route in ROUTES if route[1].endswith("/metrics"))}
     assert set(ROUTES) == public | tried
 
 

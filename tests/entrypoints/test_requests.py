@@ -38,6 +38,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "REWRITE_MANIFESTS": TABLE,
     "MAINTAIN": TABLE,
     "NOTIFY_COMMIT": TABLE,
+    "REPORT_METRICS": {**TABLE, "report": {"report-type": "scan-report", "metrics": {}}},
     "FLEET_SCAN": {"tenant_id": "t"},
     "FLEET_PLAN": {"tenant_id": "t"},
     "FLEET_APPLY": {"tenant_id": "t"},

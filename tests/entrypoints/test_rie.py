@@ -38,6 +38,9 @@ OF_THE_PAST = {
     "write_ref": "REF_NOT_FOUND",
     "fleet_apply": "FLEET_PLAN_NOT_FOUND",
     "fleet_status": "FLEET_TABLE_NOT_FOUND",
+    "report_metrics": "FLEET_TABLE_NOT_FOUND",
+    "apigw_v2_report": "FLEET_TABLE_NOT_FOUND",
+    "apigw_v2_report_of_catalog": "FLEET_TABLE_NOT_FOUND",
 }
 """Events that name what happened in another lake, and the code that they are refused with in a new one."""
 LAST = ["alter_table_columns", "drop_table"]
@@ -46,6 +49,8 @@ PATHS = {
     "/health": "HEALTH_CHECK",
     "/api/v1/compact": "COMPACT",
     "/events/commit": "NOTIFY_COMMIT",
+    "/v1/namespaces/default/tables/users/metrics": "REPORT_METRICS",
+    "/v1/local/namespaces/default/tables/users/metrics": "REPORT_METRICS",
 }
 PAGES = {"apigw_v2_openapi", "function_url_docs"}
 

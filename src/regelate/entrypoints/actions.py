@@ -45,6 +45,7 @@ from regelate.entrypoints.api.fleet_requests import (
     FleetPlan,
     FleetScan,
     FleetStatusOf,
+    ReportMetrics,
 )
 from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, ListJobs, NotifyCommit, Sweep
 from regelate.entrypoints.api.ref_requests import CreateTag, DropTag, Rollback
@@ -74,6 +75,7 @@ from regelate.entrypoints.caller import Caller
 from regelate.entrypoints.log import safe, told
 from regelate.errors import InvalidRequest
 from regelate.operations.automatic import NotifyCommitAnswer
+from regelate.operations.fleet.reports import ReportMetricsAnswer
 from regelate.operations.refs import CreateTagAnswer, DropTagAnswer, RollbackAnswer
 from regelate.operations.table_stats import TableStatsAnswer
 from regelate.service.facade import Service
@@ -272,6 +274,10 @@ def _notify_commit(service: Service, request: NotifyCommit, caller: Caller) -> A
     return service.automatic.located(candidates, location)
 
 
+def _report_metrics(service: Service, request: ReportMetrics, caller: Caller) -> Answer:
+    return service.fleet_reads.reported(_address(service, request, caller), request.report)
+
+
 def _remove_orphan_files(service: Service, request: RemoveOrphanFiles, caller: Caller) -> Answer:
     return service.upkeep.remove_orphan_files(
         _address(service, request, caller), older_than_hours=request.older_than_hours, dry_run=request.dry_run
@@ -332,6 +338,7 @@ _ROWS = (
     Operation("FLEET_APPLY", FleetApply, FleetApplyAnswer, fleet_actions.fleet_apply, Who.TENANT_OR_TRUSTED),
     Operation("FLEET_STATUS", FleetStatusOf, FleetStatusAnswer, fleet_actions.fleet_status, Who.TENANT_OR_TRUSTED),
     Operation("FLEET_HISTORY", FleetHistory, FleetHistoryAnswer, fleet_actions.fleet_history, Who.TENANT_OR_TRUSTED),
+    Operation("REPORT_METRICS", ReportMetrics, ReportMetricsAnswer, _report_metrics),
     Operation("SWEEP", Sweep, SweepAnswer, _sweep, Who.TENANT_OR_TRUSTED),
     Operation("JOB_STATUS", JobStatus, JobAnswer, _job_status),
     Operation("JOB_CANCEL", JobCancel, JobAnswer, _job_cancel),

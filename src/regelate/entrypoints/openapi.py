@@ -7,6 +7,7 @@ together.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -147,6 +148,8 @@ def _paths() -> dict[str, Any]:
         "/database": {"post": _operation("database", "One operation, named by `operation`.", any_answer, any_request)},
         "/api/v1/compact": {"post": _operation("compact", _SHORT, _ref(CompactAnswer), _ref(ShortCompact))},
         "/events/commit": {"post": _operation("events", _NOTICE, _ref(NotifyCommitAnswer), _ref(NotifyCommit))},
+        **_reporting("/v1/namespaces/{namespace}/tables/{table}/metrics", "metrics"),
+        **_reporting("/v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics", "metrics_of_catalog"),
         "/health": {"get": _operation("health", "The same as HEALTH_CHECK.", _ref(HealthCheckAnswer))},
         "/jobs": {"get": {**_operation("jobs", _JOBS, _ref(ListJobsAnswer)), "parameters": _queried(ListJobs)}},
         "/jobs/{job_id}": {
@@ -173,6 +176,22 @@ _NOTICE = (
     "The same as NOTIFY_COMMIT, without `operation`; `tenant_id` may be left out where the claim says it. A CloudEvent "
     "whose `data` holds these fields, or an event of S3 about a new file of metadata, is taken as well."
 )
+
+
+_REPORT = (
+    "The same as REPORT_METRICS, as REST catalogs of Iceberg take it: the body is a ScanReport or a CommitReport, "
+    "`prefix` a catalog of config.json, left out for the default one. `tenant_id` as for a job, in the query."
+)
+
+
+def _reporting(path: str, name: str) -> dict[str, Any]:
+    made = _operation(name, _REPORT, {}, {"type": "object"})
+    made["responses"] = {"204": {"description": "Counted."}, **made["responses"]}
+    del made["responses"]["200"]
+    text = {"type": "string"}
+    asked = [{"name": n, "in": "path", "required": True, "schema": text} for n in re.findall(r"{(\w+)}", path)]
+    named = {"name": "tenant_id", "in": "query", "required": False, "schema": text}
+    return {path: {"post": {**made, "parameters": [*asked, named]}}}
 
 
 _JOBS = "The same as LIST_JOBS; `tenant_id` may be left out where the claim says it."

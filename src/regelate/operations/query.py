@@ -49,6 +49,8 @@ class QueryTools:
     engine: QueryEngine
     clock: Clock
     limits: QueryLimits
+    opened: Callable[[int], None] = lambda files: None
+    """Is told how many data files a query of the table's head is answered from."""
     results: ResultStore | None = None
     """Where the engine may store results; without one it refuses what is too large for an answer."""
 
@@ -85,6 +87,8 @@ def query(tools: QueryTools, request: QueryRequest, *, table_name: str) -> Query
         groups = scan.files(structured.predicate)
         left = _seconds_left(tools, started)
         result = tools.engine.select(structured, groups, scan.views, max_bytes=limits.max_bytes, seconds=left)
+    if (request.snapshot_id, request.as_of, request.ref) == (None, None, None):
+        tools.opened(sum(map(len, groups)))
     stored = None
     if result.stored is not None and tools.results is not None:
         stored = tools.results.keep(result.stored, now_ms=tools.clock.now_ms())

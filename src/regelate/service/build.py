@@ -6,7 +6,7 @@ Adapters are imported when an operation first needs them, so that health, help a
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from regelate.service.engines import Engines
 from regelate.service.facade import Service
 from regelate.service.fleet import Fleet
 from regelate.service.fleet_doers import FleetDoers
+from regelate.service.fleet_reads import FleetReads
 from regelate.service.health import Health
 from regelate.service.job_desk import JobDesk
 from regelate.service.job_stores import JobStores
@@ -74,12 +75,9 @@ def build(
     telemetry = telemetry or ProcessTelemetry(os.environ, settings.environment)
     placement = placement or settings.placement_policy(os.environ)
     timeouts, longest = settings.network.timeouts, settings.sweep.longest_run_seconds
-    access = CatalogAccess(
-        settings,
-        once(lambda: catalogs or _catalogs(settings)),
-        once(lambda: sessions or _sessions(settings, clock)),
-        least_seconds=placement.max_in_process_seconds + SESSION_MARGIN_SECONDS,
-    )
+    opened, lent = once(lambda: catalogs or _catalogs(settings)), once(lambda: sessions or _sessions(settings, clock))
+    least_seconds = placement.max_in_process_seconds + SESSION_MARGIN_SECONDS
+    access = CatalogAccess(settings, opened, lent, least_seconds=least_seconds)
     configured = ConfiguredKnobs(
         compaction=settings.compaction_defaults, retention=settings.retention_defaults, verify=settings.verify
     )
@@ -95,6 +93,10 @@ def build(
     sweeps = TableSweeps(longest_run_seconds=longest)
     upkeep = Upkeep(tables, knobs, sweeps, compactions, clock)
     doers = FleetDoers(access=access, tables=tables, knobs=knobs, jobs=jobs, job_stores=stores, upkeep=upkeep)
+    desk = once(lambda: _fleet_desk(doers, settings, placement, clock))
+    automatic = Automatic(access, tables, knobs, jobs, compactions, clock)
+    reads = _fleet_reads(desk, automatic, settings, clock)
+    queries = Queries(tables, engines, ResultStores(settings.results, timeouts), reads, settings, clock, telemetry)
     return Service(
         settings=settings,
         tenancy=tenancy,
@@ -103,13 +105,14 @@ def build(
         tables=Tables(access, tenancy, knobs, settings.table_defaults),
         refs=Refs(tables, clock),
         health=Health(tables, knobs, clock, telemetry),
-        queries=Queries(tables, engines, ResultStores(settings.results, timeouts), settings.limits, clock, telemetry),
+        queries=queries,
         writes=Writes(tables, engines, knobs, compactions, jobs, clock, telemetry),
         compactions=compactions,
-        automatic=Automatic(access, tables, knobs, jobs, compactions, clock),
+        automatic=automatic,
         upkeep=upkeep,
         fleet=Fleet(access, tables, knobs, sweeps, jobs, settings.sweep, clock, telemetry),
-        fleet_desk=once(lambda: _fleet_desk(doers, settings, placement, clock)),
+        fleet_desk=desk,
+        fleet_reads=reads,
         jobs=jobs,
         worker=Worker(stores, runs, spark_runs, settings, placement, clock),
     )
@@ -141,6 +144,11 @@ def _fleet_desk(doers: FleetDoers, settings: Settings, placement: PlacementPolic
     from regelate.service.fleet_desk import FleetDesk
 
     return FleetDesk(doers, settings.fleet, placement, settings.network.timeouts, settings.catalogs, clock)
+
+
+def _fleet_reads(desk: Callable[[], FleetDesk], automatic: Automatic, settings: Settings, clock: Clock) -> FleetReads:
+    remembers = settings.fleet.store != "none"
+    return FleetReads(lambda: desk().memory() if remembers else None, automatic, clock)
 
 
 def _catalogs(settings: Settings) -> OpenCatalogs:

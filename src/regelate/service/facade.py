@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from regelate.service.compactions import Compactions
     from regelate.service.fleet import Fleet
     from regelate.service.fleet_desk import FleetDesk
+    from regelate.service.fleet_reads import FleetReads
     from regelate.service.health import Health
     from regelate.service.job_desk import JobDesk
     from regelate.service.process import Process
@@ -48,6 +49,7 @@ class Service:
     upkeep: Upkeep
     fleet: Fleet
     fleet_desk: Callable[[], FleetDesk]
+    fleet_reads: FleetReads
     jobs: JobDesk
     worker: Worker
 

@@ -297,6 +297,10 @@ class FleetDesk:
         if not ended() and self._doers.jobs.enabled:
             self.apply(scope, plan_id=None, asked_by="the schedule", trigger=FleetTrigger.SCHEDULE)
 
+    def memory(self) -> FleetStore | None:
+        """Return the store that the fleet is remembered in; None where there is none."""
+        return self._opened()
+
     def _kept_plan(
         self, scopes: Sequence[Scope], view: _View, asked_by: str, trigger: FleetTrigger
     ) -> tuple[str | None, list[PlannedItem]]:

@@ -11,12 +11,13 @@ from regelate.core.requests import QueryRequest
 from regelate.ports.clock import Clock
 from regelate.ports.telemetry import Telemetry
 from regelate.service.engines import Engines
+from regelate.service.fleet_reads import FleetReads
 from regelate.service.open_tables import OpenTables
 from regelate.service.results import ResultStores
 from regelate.tenancy import Address
 
 if TYPE_CHECKING:
-    from regelate.settings import LimitSettings
+    from regelate.settings import Settings
 
 
 class Queries:
@@ -27,14 +28,16 @@ class Queries:
         tables: OpenTables,
         engines: Engines,
         results: ResultStores,
-        limits: LimitSettings,
+        reads: FleetReads,
+        settings: Settings,
         clock: Clock,
         telemetry: Telemetry,
     ) -> None:
         self._tables = tables
         self._engines = engines
         self._results = results
-        self._limits = limits
+        self._reads = reads
+        self._limits = settings.limits
         self._clock = clock
         self._telemetry = telemetry
 
@@ -53,6 +56,7 @@ class Queries:
                 limits=QueryLimits(
                     max_rows=limits.max_result_rows, max_bytes=limits.max_result_bytes, seconds=limits.query_seconds
                 ),
+                opened=lambda files: self._reads.queried(session.uuid, files),
                 results=results,
             )
             with self._telemetry.span("query", table=address.ident):

@@ -33,6 +33,7 @@ NO_FLEET_TABLE = "404 FLEET_TABLE_NOT_FOUND"
 NO_FLEET = "501 FLEET_DISABLED"
 ZONE = "422 TIMEZONE_MISMATCH"
 LARGE = "413 PAYLOAD_TOO_LARGE"
+_SCAN: dict[str, Any] = {"report-type": "scan-report", "metrics": {}}
 RETENTION = "400 INVALID_RETENTION"
 VALUES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "a text for a number": ({"id": "x"}, (MISMATCH,)),
@@ -195,6 +196,9 @@ OTHERS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "HEALTH: the victim's": ("TABLE_HEALTH", {"table": "orders", "explain": True}, (NO_TABLE,)),
     "STATS: the victim's": ("TABLE_STATS", {"table": "orders"}, (NO_TABLE,)),
     "NOTICE: of the victim's": ("NOTIFY_COMMIT", {"table": "orders"}, (NO_TABLE,)),
+    "REPORT: of the victim's": ("REPORT_METRICS", {"table": "orders", "report": _SCAN}, (NO_FLEET_TABLE, NO_FLEET)),
+    "REPORT: of a commit to the victim's": ("REPORT_METRICS", {"table": "orders", "report": {"report-type": "commit-report"}}, (NO_TABLE,)),
+    "REPORT: 10^30 files": ("REPORT_METRICS", {"report": {**_SCAN, "metrics": {"result-data-files": {"unit": "count", "value": 10**30}}}}, (FIELD,)),
     "FLEET: the plan of everybody": ("FLEET_PLAN", {"table": None, "tenant_id": None}, (MISSING,)),
     "FLEET: nobody's plan": ("FLEET_APPLY", {"table": None, "plan_id": "fleet-plan-1"}, (NO_PLAN, NO_FLEET)),
     "FLEET: a path for a plan": ("FLEET_APPLY", {"table": None, "plan_id": "../../fleet.db"}, (NO_PLAN, NO_FLEET, FIELD)),
@@ -280,6 +284,7 @@ OPERATIONS = [
     "NOTIFY_COMMIT",
     "QUERY",
     "REMOVE_ORPHAN_FILES",
+    "REPORT_METRICS",
     "REWRITE_MANIFESTS",
     "ROLLBACK",
     "SWEEP",

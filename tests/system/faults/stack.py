@@ -215,6 +215,7 @@ EVERY_TABLE_OPERATION: Mapping[str, Mapping[str, object]] = {
     "TABLE_HEALTH": {},
     "TABLE_STATS": {},
     "NOTIFY_COMMIT": {},
+    "REPORT_METRICS": {"report": {"report-type": "commit-report", "metrics": {}}},
     "EXPIRE_SNAPSHOTS": {},
     "REMOVE_ORPHAN_FILES": {},
     "REWRITE_MANIFESTS": {},

@@ -28,7 +28,7 @@ from regelate.core.fleet.operation import FleetOperation, FleetStatus
 from regelate.core.fleet.overrides import allowed_for
 from regelate.core.fleet.policy import FleetPolicy, TablePolicy
 from regelate.core.fleet.proposals import Proposal, Proposals, Verdict
-from regelate.core.fleet.sentences import at, what
+from regelate.core.fleet.sentences import at, reads, what
 from regelate.core.fleet.standing import Scored, Standing, Stands
 from regelate.core.fleet.state import FleetState, TableState, next_day_ms, next_month_ms
 
@@ -106,7 +106,7 @@ def _proposal(rank: int, candidate: Candidate, bid: Bid, worker: Worker) -> Prop
         max_gb_seconds=candidate.gb_seconds * SET_ASIDE,
         max_seconds=_most_seconds(candidate, bid.policy, worker),
         max_files=None if candidate.share == 1.0 else max(candidate.read_files, 2),
-        reason=what(candidate) + part,
+        reason=what(candidate) + part + reads(candidate),
     )
 
 

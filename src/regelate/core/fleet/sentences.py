@@ -37,6 +37,16 @@ def what(candidate: Candidate) -> str:
     return f"{gain} for {dollars(candidate.dollars)} in {duration(candidate.seconds)}"
 
 
+def reads(candidate: Candidate) -> str:
+    """Say how often the table of a rewrite is read, and what its readers would save; that nobody knows, too."""
+    if not candidate.operation.rewrites_data:
+        return ""
+    if candidate.reads_per_day is None or candidate.benefit_per_day is None:
+        return "; how often it is read nobody reports"
+    saved = f"which would save readers {dollars(candidate.benefit_per_day)} a day"
+    return f"; it is read {candidate.reads_per_day:,.1f} times a day, {saved}"
+
+
 def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 

@@ -14,6 +14,7 @@ from datetime import date
 
 from regelate.core.fleet.observation import TableObservation
 from regelate.core.fleet.operation import FleetOperation, FleetOutcome, FleetTrigger, PauseKind
+from regelate.core.fleet.reads import Reads
 from regelate.core.table.time_ranges import DAY_MS, HOUR_MS
 from regelate.core.values import dataclass
 from regelate.errors import Conflict
@@ -176,6 +177,7 @@ class TableState:
     not_before_ms: int = 0
     pause: Pause | None = None
     orphans_sought_ms: int = 0
+    reads: Reads | None = None
 
     def __post_init__(self) -> None:
         if self.observation is not None and self.observation.table_uuid != self.table_uuid:
@@ -197,7 +199,14 @@ class TableState:
         if self.observation is not None and observation.observed_ms < self.observation.observed_ms:
             return self
         names = {"catalog": observation.catalog, "ident": observation.ident, "tenant": observation.tenant}
-        return replace(self, observation=observation, **names)  # type: ignore[arg-type]
+        seen = _as_read(observation, self.reads, observation.observed_ms)
+        return replace(self, observation=seen, **names)  # type: ignore[arg-type]
+
+    def read(self, count: int, files: int, now_ms: int) -> TableState:
+        """Take reads that were reported, and the data files that they opened together."""
+        reads = (self.reads or Reads(since_ms=now_ms, at_ms=now_ms)).plus(count, files, now_ms)
+        seen = None if self.observation is None else _as_read(self.observation, reads, now_ms)
+        return replace(self, reads=reads, observation=seen)
 
     def queued(self, run: FleetRun) -> TableState:
         """Errors: Conflict RUN_LIVE where the table has a live run already."""
@@ -248,6 +257,12 @@ class TableState:
         if self.live is None:
             raise Conflict("RUN_NOT_LIVE", f"{self.ident} has no live run", retryable=False)
         return self.live
+
+
+def _as_read(seen: TableObservation, reads: Reads | None, now_ms: int) -> TableObservation:
+    if reads is None:
+        return seen
+    return replace(seen, reads_per_day=reads.per_day(now_ms), files_per_read=reads.files_per_read)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from regelate.core.fleet.observation import OverwriteRate, TableObservation
 from regelate.core.fleet.operation import FleetOperation, FleetOutcome, FleetTrigger, PauseKind
+from regelate.core.fleet.reads import Reads
 from regelate.core.fleet.state import FleetRun, Pause, Spent, TableState
 from regelate.core.planning.health import PointsLost
 
@@ -23,12 +24,13 @@ def state_json(state: TableState) -> dict[str, Json]:
 
 def state_of_json(found: Mapping[str, Json]) -> TableState:
     """Read a state back; fields that a later version may have added are passed over."""
-    observation, live, pause = found["observation"], found["live"], found["pause"]
+    observation, live, pause, reads = found["observation"], found["live"], found["pause"], found.get("reads")
     nested = {
         "observation": None if observation is None else observation_of_json(observation),
         "runs": tuple(run_of_json(run) for run in found["runs"] if run["operation"] in _OPERATIONS),
         "live": None if live is None else run_of_json(live),
         "spent": Spent(**_known(Spent, found["spent"])),
+        "reads": None if reads is None else Reads(**_known(Reads, reads)),
         "pause": None if pause is None else Pause(**{**_known(Pause, pause), "kind": PauseKind(pause["kind"])}),
     }
     return TableState(**{**_known(TableState, found), **nested})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from regelate.core.fleet.operation import BACKLOG_DAYS, FleetStatus
 from regelate.entrypoints.api.fields import Identifier
-from regelate.entrypoints.api.request_base import Request
+from regelate.entrypoints.api.request_base import Request, TableRequest
 from regelate.settings.section import OneOf
 
 EVERY_CATALOG = "*"
@@ -65,3 +65,10 @@ class FleetHistory(FleetRequest):
     table: str | None = None
     limit: int = Field(default=100, ge=1, le=1_000)
     backlog_days: Annotated[int, Field(ge=1, le=BACKLOG_DAYS)] | None = None
+
+
+class ReportMetrics(TableRequest):
+    """What a reader or writer of Iceberg reports of a table: a ScanReport or a CommitReport of Iceberg."""
+
+    operation: Literal["REPORT_METRICS"]
+    report: dict[str, Any]

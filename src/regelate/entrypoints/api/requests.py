@@ -26,7 +26,14 @@ from regelate.entrypoints.api.fields import (
     Records,
     Token,
 )
-from regelate.entrypoints.api.fleet_requests import FleetApply, FleetHistory, FleetPlan, FleetScan, FleetStatusOf
+from regelate.entrypoints.api.fleet_requests import (
+    FleetApply,
+    FleetHistory,
+    FleetPlan,
+    FleetScan,
+    FleetStatusOf,
+    ReportMetrics,
+)
 from regelate.entrypoints.api.job_requests import JobCancel, JobStatus, ListJobs, NotifyCommit, Sweep
 from regelate.entrypoints.api.ref_requests import CreateTag, DropTag, Rollback
 from regelate.entrypoints.api.request_base import NamespaceRequest, Request, Strict, TableRequest
@@ -349,6 +356,7 @@ AnyRequest = (
     | FleetApply
     | FleetStatusOf
     | FleetHistory
+    | ReportMetrics
     | NotifyCommit
     | Sweep
     | JobStatus

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from functools import partial
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, APIGatewayRestResolver, Response
 from aws_lambda_powertools.event_handler.api_gateway import ApiGatewayResolver
 from aws_lambda_powertools.utilities.data_classes.common import BaseProxyEvent
 
+from regelate.core.table.names import SEPARATOR
 from regelate.core.values import dataclass
 from regelate.entrypoints.actions import parse_request
 from regelate.entrypoints.answering import ACCEPTED, Answered, Parser, answer, refusal
@@ -32,6 +33,8 @@ from regelate.settings import Settings
 
 JSON = "application/json"
 DEVELOPMENT = "development"
+_LEVEL = "\x1f"
+"""Between the levels of a namespace, in a path of Iceberg's REST catalogs."""
 
 
 class _RestResolver(APIGatewayRestResolver):
@@ -176,6 +179,34 @@ def _committed(asked: Asked) -> Response[str]:
     return _posted(asked, parse, max_bytes=MAX_NOTICE_BYTES)
 
 
+def _reported(asked: Asked) -> Response[str]:
+    """REPORT_METRICS where a REST catalog of Iceberg takes it: 204, and no body. The prefix is a catalog of ours; the
+    namespace may be named as the catalog has it, with its tenant. The tenant is as for one job.
+    """
+
+    def parse(payload: Mapping[str, object], service: Service, caller: Caller) -> AnyRequest:
+        named = {name: unquote(value) for name, value in asked.path.items()}
+        trusted, catalog = caller.is_trusted(service.settings), named.get("prefix")
+        told = query_of(asked.event).get("tenant_id")
+        scope = service.tenancy.scope(caller.claim_tenant, told, catalog, None, trusted=trusted)
+        namespace = named["namespace"].replace(_LEVEL, SEPARATOR)
+        if scope.holds(namespace):
+            namespace = scope.asked_as(namespace)
+        return parse_request(
+            {
+                "operation": "REPORT_METRICS",
+                "tenant_id": scope.tenants[0],
+                "catalog": catalog,
+                "namespace": namespace,
+                "table": named["table"],
+                "report": payload,
+            }
+        )
+
+    answered = _posted(asked, parse, max_bytes=MAX_NOTICE_BYTES)
+    return Response(204, JSON, "") if answered.status_code == 200 else answered
+
+
 def _health(asked: Asked) -> Response[str]:
     operation = {"operation": "HEALTH_CHECK"}
     return _json(answer(asked.provider, lambda _: operation, lambda payload, *_: parse_request(payload), asked.caller))
@@ -227,6 +258,8 @@ ROUTES: Mapping[tuple[str, str], Act] = {
     ("POST", "/database"): _database,
     ("POST", "/api/v1/compact"): _compact,
     ("POST", "/events/commit"): _committed,
+    ("POST", "/v1/namespaces/<namespace>/tables/<table>/metrics"): _reported,
+    ("POST", "/v1/<prefix>/namespaces/<namespace>/tables/<table>/metrics"): _reported,
     ("GET", "/health"): _health,
     ("GET", "/jobs"): _jobs,
     ("GET", "/jobs/<job_id>"): _job,
