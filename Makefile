@@ -37,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install setup-spark setup-mcp demo demo-spark serve notebook lint test test-spark test-catalogs test-airflow test-mcp test-rie postman validate sim sim-mutations fleet-sim test-concurrency fuzz-filters fuzz-splice corpus lost-delete attack bench bench-spark study dist golden index requirements clean
+.PHONY: help install setup-spark setup-mcp setup-peers demo demo-spark serve notebook lint test test-spark test-catalogs test-airflow test-mcp test-rie postman validate sim sim-mutations fleet-sim test-concurrency fuzz-filters fuzz-splice corpus lost-delete attack bench bench-spark bench-peers study dist golden index requirements clean
 
 ##@ Start
 
@@ -72,6 +72,12 @@ setup-mcp: $(VENV)/.mcp ## add the SDK of the Model Context Protocol to .venv, f
 
 $(VENV)/.mcp: $(VENV)/.installed requirements/mcp.txt
 	@$(call thrice,$(INSTALL) --require-hashes -r requirements/mcp.txt)
+	@touch $@
+
+setup-peers: $(VENV)/.peers ## add Polars to .venv, for `make bench-peers` alone
+
+$(VENV)/.peers: $(VENV)/.installed requirements/peers.txt
+	@$(call thrice,$(INSTALL) --require-hashes -r requirements/peers.txt)
 	@touch $@
 
 demo: install ## heal a table of real flights before your eyes
@@ -177,6 +183,9 @@ bench: install ## measure; the figures land in benchmarks/results
 bench-spark: setup-spark ## COMPACT beside Spark, PyIceberg and a bare COPY (half an hour); into docs/spark.md too
 	$(BIN)/python -m benchmarks --runs 3 spark_large spark_many spark_deletes
 
+bench-peers: setup-spark setup-peers ## COMPACT beside a bare COPY, PyIceberg, Polars and Spark, six kinds of tables (an hour); into docs/performance.md too
+	$(BIN)/python -m benchmarks peers
+
 study: setup-spark ## 200 small merges under six ways to compact (ITERATIONS=20 ROWS=100000 ENGINE=spark MERGE_ON_READ=1 PUBLISH=1)
 	$(BIN)/python -m studies.small_files --jars .servers/ivy $(if $(ITERATIONS),--iterations $(ITERATIONS)) $(if $(ROWS),--rows $(ROWS)) \
 		$(if $(ENGINE),--engine $(ENGINE)) $(if $(MERGE_ON_READ),--merge-on-read) $(if $(PUBLISH),--publish)
@@ -192,7 +201,7 @@ golden: install ## rewrite the golden answers; read the diff afterwards
 index: install ## write the tables of docs/reliability.md that say which test shows what
 	$(BIN)/python -m tests.index
 
-# constraints.txt is the one resolution and every list but those of sam, airflow and nessie is cut from it: any two can be installed side by side.
+# constraints.txt is the one resolution and every list but those of sam, airflow, nessie and peers is cut from it: any two can be installed side by side.
 requirements: ## regenerate requirements/*.txt with uv (UPGRADE=--upgrade takes newer versions)
 	$(COMPILE) $(UPGRADE) --no-annotate --all-extras pyproject.toml requirements/build.in -o requirements/constraints.txt
 	$(CUT) requirements/build.in -o requirements/build.txt
@@ -205,6 +214,7 @@ requirements: ## regenerate requirements/*.txt with uv (UPGRADE=--upgrade takes 
 	$(COMPILE) --generate-hashes $(UPGRADE) requirements/sam.in -o requirements/sam.txt
 	$(COMPILE) --generate-hashes $(UPGRADE) requirements/airflow.in -o requirements/airflow.txt
 	$(COMPILE) --generate-hashes $(UPGRADE) requirements/nessie.in -o requirements/nessie.txt
+	$(COMPILE) --generate-hashes $(UPGRADE) requirements/peers.in -o requirements/peers.txt
 
 clean: ## remove the environment, builds and caches
 	rm -rf $(VENV) $(SAM) .airflow .aws-sam postman/node_modules build dist src/regelate.egg-info

@@ -25,6 +25,8 @@ from benchmarks.long_tail import long_tail
 from benchmarks.measuring import RESULTS, Lake, Promise, Question, interleaved, median, paired
 from benchmarks.metadata_memory import make_many
 from benchmarks.optimized_write import optimized_write
+from benchmarks.peers.cases import CASES
+from benchmarks.peers.contest import Turns, contest
 from benchmarks.query import query
 from benchmarks.query_child import query_child
 from benchmarks.requests import requests
@@ -335,7 +337,9 @@ def report(
     (RESULTS / f"{name}{suffix}.json").write_text(json.dumps(body, indent=1) + "\n")
 
 
-NAMES = f"of {', '.join(QUESTIONS)}, all these by default; or of {', '.join(ON_SPARK)}"
+PEERS = "peers"
+"""Has tables and a picture of its own, and takes part of its cases too."""
+NAMES = f"of {', '.join(QUESTIONS)}, all these by default; or of {', '.join([*ON_SPARK, PEERS])}"
 
 
 def main() -> None:
@@ -343,12 +347,22 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=NAMES)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--case", action="append", choices=CASES, help="of peers: only these; all by default")
+    parser.add_argument(
+        "--spark-runs", type=int, help="of peers: how many of the runs Spark takes part in; none if quick"
+    )
     given = parser.parse_args()
     known = {**QUESTIONS, **ON_SPARK}
-    unknown = set(given.names) - set(known)
+    unknown = set(given.names) - set(known) - {PEERS}
     if unknown:
         parser.error(f"unknown benchmark: {', '.join(sorted(unknown))}")
     for name in given.names or QUESTIONS:
+        if name == PEERS:
+            runs = 1 if given.quick else given.runs
+            on_spark = given.spark_runs if given.spark_runs is not None else 0 if given.quick else runs
+            turns = Turns(runs=runs, on_spark=on_spark)
+            contest(given.case or list(CASES), turns, given.quick, machine())
+            continue
         question = known[name]
         summary = (question.__doc__ or "").splitlines()[0]
         print(f"{name}: {summary}", flush=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.process_tree import processor_seconds
 from regelate.pipeline.session import Launch, embedded_lake, open_session
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ LAUNCH = Launch(
     driver_memory="4g",
     conf={"spark.jars.ivy": str(ROOT / ".servers" / "ivy"), "spark.sql.shuffle.partitions": "4"},
 )
-TARGET_BYTES = 128 << 20
+TARGET_MB = 128
 REWRITE = """\
 CALL local.system.rewrite_data_files(table => 'bench.{table}', strategy => 'binpack', options => map(
   'target-file-size-bytes', '{target}', 'min-input-files', '2', 'rewrite-all', '{all}',
@@ -30,31 +32,33 @@ def _session(home: Path) -> SparkSession:
     return open_session(embedded_lake(home), LAUNCH, app_name="bench")
 
 
-def _rewrite(spark: SparkSession, table: str, *, everything: bool = False) -> None:
-    spark.sql(REWRITE.format(table=table, target=TARGET_BYTES, all=str(everything).lower())).collect()
+def _rewrite(spark: SparkSession, table: str, options: tuple[str, ...], *, everything: bool = False) -> None:
+    """Call the procedure; the first of the options is the target in MB."""
+    target = int(options[0]) if options else TARGET_MB
+    spark.sql(REWRITE.format(table=table, target=target << 20, all=str(everything).lower())).collect()
 
 
-def one_shot(home: Path, *_: str) -> dict[str, Any]:
+def one_shot(home: Path, *options: str) -> dict[str, Any]:
     """A process that starts Spark, calls the procedure and ends; the parent's clock counts all of it."""
     spark = _session(home)
     before = time.perf_counter()
-    _rewrite(spark, "events")
+    _rewrite(spark, "events", options)
     seconds = time.perf_counter() - before
     spark.stop()
     return {"seconds": None, "call_seconds": seconds}
 
 
-def warm(home: Path, *_: str) -> dict[str, Any]:
+def warm(home: Path, *options: str) -> dict[str, Any]:
     """The procedure alone, in a session that has rewritten a part of the same rows before."""
     spark = _session(home)
     spark.sql("CREATE TABLE local.bench.warm_up USING iceberg AS SELECT * FROM local.bench.events WHERE id % 10 = 0")
     for _ in range(WARM_UPS):
-        _rewrite(spark, "warm_up", everything=True)
-    before = time.perf_counter()
-    _rewrite(spark, "events")
-    seconds = time.perf_counter() - before
+        _rewrite(spark, "warm_up", options, everything=True)
+    before, processor = time.perf_counter(), processor_seconds(os.getpid())
+    _rewrite(spark, "events", options)
+    seconds, spent = time.perf_counter() - before, processor_seconds(os.getpid()) - processor
     spark.stop()
-    return {"seconds": seconds}
+    return {"seconds": seconds, "processor_seconds": spent}
 
 
 def make_deletes(home: Path, folder: str, deletes: str) -> dict[str, Any]:

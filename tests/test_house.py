@@ -351,7 +351,7 @@ def test_a_kind_is_spelled_once(name: str) -> None:
     assert len(found) == 1, "draw it from the enum or the table that has it"
 
 
-@pytest.mark.parametrize("name", [*LISTS, "sam", "constraints"])
+@pytest.mark.parametrize("name", [*LISTS, "sam", "peers", "constraints"])
 def test_a_requirement_list_names_no_host_no_index_and_no_local_path(name: str) -> None:
     lines = (REQUIREMENTS / f"{name}.txt").read_text().splitlines()
     own = re.compile(r"#.*-[cr] requirements/\w+\.(txt|in)$")
@@ -359,7 +359,7 @@ def test_a_requirement_list_names_no_host_no_index_and_no_local_path(name: str) 
     assert [line for line in lines if re.search(r"://|^-|\s@\s|/", line) and not own.search(line)] == []
 
 
-@pytest.mark.parametrize("name", [*LISTS, "sam"])
+@pytest.mark.parametrize("name", [*LISTS, "sam", "peers"])
 def test_every_pin_of_a_requirement_list_carries_its_hash(name: str) -> None:
     entries = re.split(r"^(?=\w)", (REQUIREMENTS / f"{name}.txt").read_text(), flags=re.MULTILINE)[1:]
     assert len(entries) == len(pins(name)) > 0
