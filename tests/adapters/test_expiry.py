@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.update import SetSnapshotRefUpdate
+from pyiceberg.table.update import RemoveSnapshotsUpdate, SetSnapshotRefUpdate, update_table_metadata
 from pyiceberg.types import LongType, NestedField, StringType
 
 from regelate.adapters.clock import SystemClock
+from regelate.adapters.iceberg.commit.expiry import RemovedAtOnce
 from regelate.errors import InvalidRequest, NotAllowed, RegelateError
 from tests.support.deletes_writer import add_position_deletes, remove_file
 from tests.support.iceberg_tables import append, live_data_paths, local_path, rows, stored_files
@@ -257,3 +259,20 @@ def test_an_expired_snapshot_whose_manifests_cannot_be_read_hides_only_its_own_f
     assert answer["snapshots_expired"] == 3
     assert len(rows(table.refresh())) == 8
     assert in_store(table) >= reachable(table)
+
+
+def test_snapshots_that_go_at_once_leave_what_pyiceberg_leaves_one_by_one(table: Table) -> None:
+    metadata = table.refresh().metadata
+    first, second, third, last = (s.snapshot_id for s in metadata.snapshots)
+    tagged = SetSnapshotRefUpdate(ref_name="t", type=SnapshotRefType.TAG, snapshot_id=second)
+    metadata = update_table_metadata(metadata, (tagged,))
+    for gone in ([first], [second, first], [third, second]):
+        same = {"last_updated_ms": 0}
+        one, other = (
+            update_table_metadata(metadata, (kind(snapshot_ids=gone),)).model_copy(update=same)
+            for kind in (RemoveSnapshotsUpdate, RemovedAtOnce)
+        )
+        assert other == one
+        assert [s.snapshot_id for s in other.snapshots] == [i for i in (first, second, third, last) if i not in gone]
+    with pytest.raises(CommitFailedException):
+        update_table_metadata(metadata, (RemovedAtOnce(snapshot_ids=[first, 1]),))

@@ -70,9 +70,8 @@ class FleetTables:
     def do(self, scope: Scope, item: PlannedItem, allowed: TablePolicy) -> Effect:
         """Do one operation, or submit the job that does it. Raises Busy where it is not to be begun now."""
         address, run, upkeep = _address(scope, item.ident), item.run, self._doers.upkeep
-        with self._doers.tables.open(address, Access.READ) as session:
-            if session.uuid != item.table_uuid:
-                raise Busy("another table has its name now: scan again")
+        if self._uuid_at(address) != item.table_uuid:
+            raise Busy("another table has its name now: scan again")
         if run.operation.rewrites_data:
             there = self._doers.jobs.live(address, announce=True)
             if there is None:
@@ -92,6 +91,11 @@ class FleetTables:
             case _:
                 upkeep.remove_orphan_files(address, older_than_hours=None, dry_run=False)
                 return Effect(did_something=True)  # that none was there is worth knowing
+
+    def _uuid_at(self, address: Address) -> str:
+        """Return a table's UUID, and let go of the rest: the metadata of a long history takes hundreds of megabytes."""
+        with self._doers.tables.open(address, Access.READ) as session:
+            return session.uuid
 
     def job_of(self, state: TableState, run: FleetRun) -> JobRecord | None:
         """Return the job of a run, also of one whose id nobody noted."""

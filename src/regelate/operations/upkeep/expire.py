@@ -80,7 +80,9 @@ def expire_snapshots(tools: ExpiryTools, policy: RetentionPolicy, *, dry_run: bo
     if dry_run:
         change = _change(head, policy, tools.clock.now_ms())
         return Expired(dry_run=True) if change is None else _removed(change, dry_run=True)
-    return _expired(tools, policy, head.uuid)
+    table_uuid = head.uuid
+    del head  # of a long history it is large, and the attempt looks anew
+    return _expired(tools, policy, table_uuid)
 
 
 def expire_after_commit(

@@ -27,6 +27,8 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
     ValidatableTableRequirement,
+    _apply_table_update,
+    _TableMetadataUpdateContext,
 )
 
 from regelate.adapters.iceberg.tables.properties import gc_enabled
@@ -70,6 +72,32 @@ class AssertNoOtherStatistics(ValidatableTableRequirement):
             raise CommitFailedException("statistics of a snapshot that is to go were computed meanwhile")
 
 
+class RemovedAtOnce(RemoveSnapshotsUpdate):
+    """The same update, for catalogs that apply it in this process: in a time that grows with the snapshots, where
+    PyIceberg's own looks each of them up among all, twice: minutes for 70,000."""
+
+
+@_apply_table_update.register(RemovedAtOnce)
+def _removed_at_once(
+    update: RemovedAtOnce, base_metadata: TableMetadata, context: _TableMetadataUpdateContext
+) -> TableMetadata:
+    """Do what PyIceberg does for the update, by a set. Errors: CommitFailedException where a snapshot is gone."""
+    gone = frozenset(update.snapshot_ids)
+    if not gone <= {s.snapshot_id for s in base_metadata.snapshots}:
+        raise CommitFailedException("snapshots that are to go are gone already")
+    after = base_metadata
+    for name in [name for name, ref in after.refs.items() if ref.snapshot_id in gone]:
+        after = _apply_table_update(RemoveSnapshotRefUpdate(ref_name=name), after, context)
+    for snapshot_id in dict.fromkeys(s.snapshot_id for s in after.statistics if s.snapshot_id in gone):
+        after = _apply_table_update(RemoveStatisticsUpdate(snapshot_id=snapshot_id), after, context)
+    context.add_update(update)
+    kept = [s for s in base_metadata.snapshots if s.snapshot_id not in gone]
+    orphaned = {"parent_snapshot_id": None}
+    snapshots = [s.model_copy(update=orphaned) if s.parent_snapshot_id in gone else s for s in kept]
+    log = [entry for entry in base_metadata.snapshot_log if entry.snapshot_id not in gone]
+    return after.model_copy(update={"snapshots": snapshots, "snapshot_log": log})
+
+
 def statistics_paths(metadata: TableMetadata, snapshot_ids: Collection[int]) -> list[str]:
     """Return the statistics files of these snapshots, those of their partitions too."""
     listed = (*metadata.statistics, *metadata.partition_statistics)
@@ -89,7 +117,7 @@ def expiry_updates(
         *(RemoveSnapshotRefUpdate(ref_name=name) for name in change.ref_names),
         *(RemoveStatisticsUpdate(snapshot_id=i) for i in of_table),
         *(RemovePartitionStatisticsUpdate(snapshot_id=i) for i in of_partitions),
-        RemoveSnapshotsUpdate(snapshot_ids=list(change.snapshot_ids)),
+        (RemovedAtOnce if validates_locally else RemoveSnapshotsUpdate)(snapshot_ids=list(change.snapshot_ids)),
     )
     requirements: list[TableRequirement] = [AssertTableUUID(uuid=metadata.table_uuid)]
     requirements += [AssertRefSnapshotId(ref=r.name, snapshot_id=r.snapshot_id) for r in change.expected_refs]

@@ -250,7 +250,7 @@ def snapshot_entries(metadata: TableMetadata) -> tuple[SnapshotEntry, ...]:
             sequence_number=s.sequence_number or 0,
             timestamp_ms=s.timestamp_ms,
             operation=s.summary.operation.value if s.summary else "append",
-            summary=dict(s.summary.additional_properties) if s.summary else {},
+            summary=s.summary.additional_properties if s.summary else {},  # no copy: there may be 70,000
         )
         for s in metadata.snapshots
     )
