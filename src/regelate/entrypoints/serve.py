@@ -1,8 +1,8 @@
 """`regelate serve`: the same dispatch behind a plain HTTP server, and the end of both.
 
-Every route of http.py, and two of its own. The Lambda emulator's path takes an event and answers as Lambda would, and
-so hands anybody the trust of a direct invoke; `/metrics` names every tenant's tables. Both exist only where `auth` is
-none, and that is served to this machine alone.
+Every route of http.py, and three of its own. The Lambda emulator's path takes an event and answers as Lambda would, and
+so hands anybody the trust of a direct invoke; `/metrics` and `/fleet` name every tenant's tables. They exist only where
+`auth` is none, and that is served to this machine alone.
 """
 
 from __future__ import annotations

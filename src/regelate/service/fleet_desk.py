@@ -166,10 +166,12 @@ class FleetDesk:
         self._unseen.note(scope, done.unseen)
         return replace(done, failed=(*unlisted, *done.failed))
 
-    def plan(self, scope: Scope, *, asked_by: str, trigger: FleetTrigger = FleetTrigger.DEMAND) -> FleetPlanAnswer:
-        """Say what would begin now, and keep it for `apply`."""
+    def plan(
+        self, scope: Scope, *, asked_by: str, trigger: FleetTrigger = FleetTrigger.DEMAND, keep: bool = True
+    ) -> FleetPlanAnswer:
+        """Say what would begin now, and `keep` it for `apply`."""
         view = self._view((scope,), self._settled()[0])
-        plan_id, _ = self._kept_plan((scope,), view, asked_by, trigger)
+        plan_id = self._kept_plan((scope,), view, asked_by, trigger)[0] if keep else None
         mine = view.proposed
         return FleetPlanAnswer(
             plan_id=plan_id,

@@ -197,7 +197,7 @@ def _history(args: argparse.Namespace, door: Door) -> int:
 
 def _report(args: argparse.Namespace, door: Door) -> int:
     """Write the page. It takes what the screens of status, plan and history show, all of it."""
-    from regelate.entrypoints.cli.fleet_report import contents_of
+    from regelate.report.fleet.answers import contents_of
     from regelate.report.fleet.page import fleet_page
 
     status = door.ask("FLEET_STATUS", FleetStatusAnswer, (None, None), {"limit": MOST_TABLES})

@@ -20,6 +20,7 @@ from regelate.entrypoints.aws.body import LARGE_BODY_BYTES, parse_body, too_larg
 from regelate.entrypoints.dispatch import dispatch
 from regelate.entrypoints.log import forget_subject, logger, stack_of
 from regelate.entrypoints.server.connection import late
+from regelate.entrypoints.server.fleet_page import FLEET_PATH, fleet_reply
 from regelate.entrypoints.server.hosts import check_host
 from regelate.entrypoints.server.lanes import Lane
 from regelate.entrypoints.server.reply import JSON, Reply, log_access, refused
@@ -167,6 +168,8 @@ class Door:
         if self._open:
             if request.path == INVOCATIONS_PATH and request.method == "POST":
                 return _invoked(service, body)
+            if request.path == FLEET_PATH and request.method in ("GET", "HEAD"):
+                return fleet_reply(service, request.query)
             if request.path == METRICS_PATH and request.method in ("GET", "HEAD"):
                 return Reply(status=200, headers=_METRICS, data=service.process.metrics_text().encode())
         answered = dispatch(_event(request, body), _Context(aws_request_id=new_request_id()), lambda: service)

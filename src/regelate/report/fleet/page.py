@@ -61,13 +61,10 @@ def fleet_page(contents: FleetContents) -> str:
     """Return the page. Of the runs it shows the latest MOST_RUNS."""
     runs = sorted(contents.runs, key=lambda run: -run.started_ms)[:MOST_RUNS]
     style, script = _asset("page.css"), _asset("page.js")
-    policy = (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}"><meta name="referrer" content="no-referrer">'
+        f'<meta http-equiv="Content-Security-Policy" content="{content_policy()}">'
+        '<meta name="referrer" content="no-referrer">'
         f"<title>{escaped(contents.title)}</title><style>{style}</style>"
     )
     body = [
@@ -82,6 +79,12 @@ def fleet_page(contents: FleetContents) -> str:
         f'<script type="application/json" id="data">{_data(contents, runs)}</script><script>{script}</script>',
     ]
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n' + "\n".join(body) + "\n</body></html>\n"
+
+
+def content_policy() -> str:
+    """Return the content security policy of every such page: its one style and its one script, and nothing else."""
+    style, script = _hash(_asset("page.css")), _hash(_asset("page.js"))
+    return f"default-src 'none'; style-src '{style}'; script-src '{script}'; base-uri 'none'; form-action 'none'"
 
 
 def _asset(name: str) -> str:
