@@ -1,7 +1,8 @@
 """COMPACT and its peers on the same tables: one program, taking turns, the same rows afterwards.
 
 `python -m benchmarks peers` (or `make bench-peers`). A peer that is not installed, or cannot do a case, is left out
-with the reason. Every case is saved as soon as it is done, and replaces only itself.
+with the reason. Every run is saved as soon as it is
+done, and a case replaces only itself.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from benchmarks.peers.cases import CASES, Case
 OURS, FLOOR = "regelate COMPACT", "bare DuckDB COPY"
 BY_HAND, POLARS, RUST = "PyIceberg overwrite", "Polars scan to sink", "iceberg-compaction (Rust)"
 WARM, ONE_SHOT = "Spark, warm", "Spark, one shot"
-NOT_TO_BE_HAD = {RUST: "it is on no package registry, and neither is the fork of iceberg-rust that it is built on"}
+NOT_TO_BE_HAD = {RUST: "it is not on crates.io, and builds on a fork that is not either"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,9 @@ PEERS: dict[str, Peer] = {
     WARM: Peer(worker="spark-warm", missing=NO_SPARK, on_spark=True),
     ONE_SHOT: Peer(worker="spark-one-shot", missing=NO_SPARK, on_spark=True),
 }
+
+
+Keep = Callable[[dict[str, Any]], None]
 
 
 class PeerFailed(Exception):
@@ -152,8 +156,13 @@ class Turns:
         ]
 
 
-def measure(case: Case, turns: Turns, quick: bool, missing: dict[str, str], work: Path) -> dict[str, Any]:
-    """Measure all peers of one case, in turns; a peer that fails is left out from then on."""
+def measure(
+    case: Case, turns: Turns, quick: bool, missing: dict[str, str], work: Path, keep: Keep = lambda found: None
+) -> dict[str, Any]:
+    """Measure all peers of one case, in turns; a peer that fails is left out from then on.
+
+    `keep` is given what is known after each turn, as a run of an hour may be cut short.
+    """
     lake = PeerLake(work / "lake")
     files, rows = case.small if quick else (case.files, case.rows)
     case.make(lake.home, files, rows)
@@ -161,6 +170,13 @@ def measure(case: Case, turns: Turns, quick: bool, missing: dict[str, str], work
     before = lake.outcome()
     skipped = {} if case.scaling else dict(missing)
     found: dict[str, list[dict[str, Any]]] = {}
+    answer = {
+        "words": case.words,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        **{key: before[key] for key in ("output_files", "output_mb", "row_groups", "delete_files", "row_count")},
+        "runs": found,
+        "skipped": skipped,
+    }
     for number in range(turns.runs):
         for name in turns.of(number, case, skipped):
             try:
@@ -177,15 +193,10 @@ def measure(case: Case, turns: Turns, quick: bool, missing: dict[str, str], work
                 f"{run['seconds']:8.2f} s {run['peak_mb']:7.0f} MB, load {run['load']:.1f}",
                 flush=True,
             )
+            keep(answer)
     if OURS in skipped:
         raise SystemExit(f"COMPACT failed: {skipped[OURS]}")
-    return {
-        "words": case.words,
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        **{key: before[key] for key in ("output_files", "output_mb", "row_groups", "delete_files", "row_count")},
-        "runs": found,
-        "skipped": skipped,
-    }
+    return answer
 
 
 def contest(names: Sequence[str], turns: Turns, quick: bool, host: dict[str, Any]) -> None:
@@ -202,11 +213,15 @@ def contest(names: Sequence[str], turns: Turns, quick: bool, host: dict[str, Any
     for name in names:
         print(f"{name}: {CASES[name].words}", flush=True)
         work = Path(tempfile.mkdtemp(prefix="regelate-bench-peers-"))
+
+        def keep(found: dict[str, Any], name: str = name) -> None:
+            cases = {**known["cases"], name: found}
+            known["cases"] = {case: cases[case] for case in CASES if case in cases}
+            known["machine"] = host
+            path.write_text(json.dumps(known, indent=1) + "\n")
+
         try:
-            known["cases"][name] = measure(CASES[name], turns, quick, missing, work)
+            measure(CASES[name], turns, quick, missing, work, keep)
         finally:
             shutil.rmtree(work, ignore_errors=True)
-        known["cases"] = {case: known["cases"][case] for case in CASES if case in known["cases"]}
-        known["machine"] = host
-        path.write_text(json.dumps(known, indent=1) + "\n")
         pages.publish(known, quick)

@@ -43,7 +43,8 @@ def figures(known: dict[str, Any]) -> str:
         loads = [run["load"] for runs in case["runs"].values() for run in runs]
         deletes = f", {case['delete_files']} delete files" if case["delete_files"] else ""
         parts.append(
-            f"**{name}: {case['output_files']:,} {case['words']}**, {case['output_mb']:,.0f} MB in "
+            f"**{name}: {case['output_files']:,} {case['words']}**, {case['output_mb']:,.0f} MB "
+            f"({case['output_mb'] * 1024 / case['output_files']:,.0f} KB each) in "
             f"{case['row_groups']:,} row groups, {case['row_count']:,} rows{deletes} "
             f"({case['date']}, load {min(loads):.0f} to {max(loads):.0f})"
         )
@@ -94,16 +95,18 @@ def draw(known: dict[str, Any], path: str) -> None:
 
     cases = {name: case["runs"] for name, case in known["cases"].items() if not CASES[name].scaling}
     steps = {name: case["runs"] for name, case in known["cases"].items() if CASES[name].scaling}
-    figure, axes = plt.subplots(2, 2, figsize=(13, 8.5))
+    growing = len(steps) > 1
+    figure, axes = plt.subplots(1 + growing, 2, figsize=(13, 8.5 if growing else 5), squeeze=False)
     _bars(
         axes[0][0], cases, "processor_seconds", "processor seconds of the work, those of a bare COPY = 1", relative=True
     )
     _bars(axes[0][1], cases, "peak_mb", "peak memory of all processes, MB", relative=False)
-    _growth(axes[1][0], steps, "processor_seconds", "processor seconds as A grows")
-    _growth(axes[1][1], steps, "peak_mb", "peak memory as A grows, MB")
+    if growing:
+        _growth(axes[1][0], steps, "processor_seconds", "processor seconds as A grows")
+        _growth(axes[1][1], steps, "peak_mb", "peak memory as A grows, MB")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=4, frameon=False)
-    figure.tight_layout(rect=(0, 0.07, 1, 1))
+    figure.tight_layout(rect=(0, 0.1, 1, 1))
     figure.savefig(path, dpi=90)
     plt.close(figure)
 
@@ -117,9 +120,9 @@ def _bars(axis: Any, cases: dict[str, Any], key: str, title: str, *, relative: b
         ]
         axis.bar([number + place * width for number in range(len(cases))], heights, width, color=colour, label=peer)
     axis.set_xticks([number + 0.4 - width / 2 for number in range(len(cases))], list(cases))
-    axis.set_yscale("log")
     axis.set_title(title, fontsize=10)
     if relative:
+        axis.set_yscale("log")
         axis.axhline(1, color="black", linewidth=0.6)
 
 

@@ -19,9 +19,7 @@ subprocess.run([sys.executable, "-c", "import time\\nwhile time.process_time() <
 ALONE = {name: "it is not asked" for name in PEERS if name not in (OURS, FLOOR)}
 
 
-def measured(name: str, work: Path, missing: dict[str, str] | None = None) -> dict[str, Any]:
-    small = replace(CASES[name], small=(4, 300))
-    return contest.measure(small, Turns(runs=1, on_spark=0), True, ALONE if missing is None else missing, work)
+SMALL = replace(CASES["A"], small=(4, 300))
 
 
 def test_the_processor_seconds_of_a_program_are_also_those_of_its_children(tmp_path: Path) -> None:
@@ -33,18 +31,23 @@ def test_the_processor_seconds_of_a_program_are_also_those_of_its_children(tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_case_is_compacted_by_ours_and_by_a_bare_copy_to_one_file_with_its_rows(name: str, tmp_path: Path) -> None:
-    found = measured(name, tmp_path)
+    small = replace(CASES[name], small=SMALL.small)
+    found = contest.measure(small, Turns(runs=1, on_spark=0), True, ALONE, tmp_path)
     assert set(found["runs"]) == {OURS, FLOOR}
     assert {runs[0]["output_files"] for runs in found["runs"].values()} == {1}
     assert {runs[0]["row_count"] for runs in found["runs"].values()} == {found["row_count"]}
     assert (found["delete_files"] > 0) == (name == "deletes")
 
 
+@pytest.mark.slow
 def test_a_peer_that_cannot_do_a_case_is_left_out_with_its_reason_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(PEERS, BY_HAND, Peer(worker="nobody"))
-    found = measured("A", tmp_path, {name: why for name, why in ALONE.items() if name != BY_HAND})
+    kept: list[dict[str, Any]] = []
+    missing = {name: why for name, why in ALONE.items() if name != BY_HAND}
+    found = contest.measure(SMALL, Turns(runs=1, on_spark=0), True, missing, tmp_path, kept.append)
+    assert kept == [found, found], "after each run that there was"
     assert found["skipped"][BY_HAND] == "KeyError: 'nobody'"
     known = {"cases": {"A": found}, "machine": {"processors": 2, "memory_gb": 8, "python": "3", "system": "a system"}}
     text = pages.figures(known)
