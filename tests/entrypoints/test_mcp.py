@@ -142,7 +142,7 @@ def test_without_the_flag_the_tool_that_writes_does_not_exist_and_the_refusal_sa
         ("health", {"table": "../etc", "namespace": "sales"}, "INVALID_IDENTIFIER"),
         ("plan", {"table": "orders", "namespace": "sales", "max_files": "5"}, "INVALID_OPTION"),
         ("plan", {"table": "orders", "namespace": "sales", "options": {"x": 1}}, "INVALID_OPTION"),
-        ("status", {"namespace": "sales", "table": "orders"}, "FLEET_TABLE_NOT_FOUND"),
+        ("status", {"namespace": "sales", "table": "none"}, "FLEET_TABLE_NOT_FOUND"),
         ("history", {"limit": 0}, "INVALID_FIELD"),
         ("drop", {"table": "orders"}, "UNKNOWN_OPERATION"),
         ("x" * 10_000, {}, "UNKNOWN_OPERATION"),
