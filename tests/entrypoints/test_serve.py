@@ -110,6 +110,14 @@ def test_metrics_are_served_as_prometheus_reads_them(server: Server) -> None:
         assert client.post("/metrics", json={}).status_code == 404
 
 
+def test_a_report_of_a_reader_is_answered_without_content_or_its_length(server: Server) -> None:
+    report = json.loads((REPOSITORY / "events" / "report_metrics.json").read_text())["report"]
+    with httpx.Client(base_url=server.url) as client:
+        answer = client.post("/v1/namespaces/default/tables/users/metrics", json=report)
+        assert (answer.status_code, answer.content, "content-length" in answer.headers) == (204, b"", False)
+        assert client.get("/health").status_code == 200
+
+
 def test_metrics_name_tables_and_so_are_closed_where_callers_must_prove_their_tenant() -> None:
     with serving(FakeService(settings_for("production"))) as server, httpx.Client(base_url=server.url) as client:
         assert client.get("/metrics").status_code == 404

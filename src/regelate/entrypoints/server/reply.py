@@ -23,8 +23,9 @@ class Reply:
     data: bytes
 
     def fields(self) -> list[tuple[bytes, bytes]]:
-        """Return the headers as they are sent."""
-        named = {**self.headers, "Content-Length": str(len(self.data))}
+        """Return the headers as they are sent; what has no content by its status may not tell its length."""
+        length = {} if self.status == HTTPStatus.NO_CONTENT else {"Content-Length": str(len(self.data))}
+        named = {**self.headers, **length}
         return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in named.items()]
 
     def as_bytes(self) -> bytes:
