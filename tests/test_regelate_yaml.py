@@ -274,3 +274,11 @@ def test_who_has_no_policy_pays_for_no_yaml() -> None:
     code = "import sys, regelate.settings.fleet_policy, regelate.handler; print('yaml' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "src", capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "False"
+
+
+def test_prices_of_others_are_taken_beside_the_built_in_ones_and_in_their_place() -> None:
+    entries = "  glue: {name: Glue, per-run: 0.5, source: ours, as-of: 2026-11-01}\n"
+    entries += "  s3-tables: {name: S3 Tables, per-gb: 0.01, source: ours, as-of: 2026-11-01}\n"
+    found = read_fleet_policy(f"prices:\n{entries}".encode(), "regelate.yaml").list_prices
+    assert [price.name for price in found.values()] == ["Cloudflare R2 Data Catalog", "Glue", "S3 Tables"]
+    assert (found["glue"].per_run, found["s3-tables"].per_gb, found["r2"].per_million_files) == (0.5, 0.01, 2.0)

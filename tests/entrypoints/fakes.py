@@ -444,7 +444,15 @@ class FakeService:
     @answering(FleetPlanAnswer)
     def plan(self, scope: Scope, **arguments: Any) -> dict[str, object]:
         self._called("FLEET_PLAN", None, scope=scope, **arguments)
-        return {"plan_id": None, "runs": [], "dollars": 0.0, "bills": [], "pace_error": None, "statuses": {}}
+        return {
+            "plan_id": None,
+            "runs": [],
+            "dollars": 0.0,
+            "elsewhere": [],
+            "bills": [],
+            "pace_error": None,
+            "statuses": {},
+        }
 
     @answering(FleetApplyAnswer)
     def apply(self, scope: Scope, **arguments: Any) -> dict[str, object]:

@@ -177,6 +177,7 @@ class FleetDesk:
             plan_id=plan_id,
             runs=tuple(telling.planned(p) for p in mine),
             dollars=round(sum(p.candidate.dollars for p in mine), 6),
+            elsewhere=telling.elsewhere(view.policy, [p.candidate for p in mine]),
             bills=_bills(scope, view),
             pace_error=view.proposals.pace.error,
             statuses=telling.statuses(view.verdicts),

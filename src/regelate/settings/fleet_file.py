@@ -132,6 +132,17 @@ class LimitsSection(FleetSection):
     max_running_per_catalog: Annotated[int, Field(ge=1, le=10_000)] | None = None
 
 
+class PriceSection(FleetSection):
+    """What a service lists for compaction, in dollars: by GB read and written, by data file read, by run."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    per_gb: Dollars = 0.0
+    per_million_files: Dollars = 0.0
+    per_run: Dollars = 0.0
+    source: Annotated[str, StringConstraints(min_length=1, max_length=256)]
+    as_of: Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+
+
 class PolicyFile(FleetSection):
     """What the operators of a fleet of Iceberg tables allow: docs/fleet.md."""
 
@@ -139,6 +150,7 @@ class PolicyFile(FleetSection):
     budgets: BudgetsSection = BudgetsSection()
     tenants: TenantsSection = TenantsSection()
     limits: LimitsSection = LimitsSection()
+    prices: Mapping[Name, PriceSection] = Field(default_factory=dict)
     quiet_windows: tuple[WindowSection, ...] = ()
     profiles: Mapping[Name, RuleSection] = Field(default_factory=dict)
     defaults: RuleSection = RuleSection()

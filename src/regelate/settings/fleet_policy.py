@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regelate.core.fleet.conditions import Condition, parse_condition
+from regelate.core.fleet.list_prices import LIST_PRICES, ListPrice
 from regelate.core.fleet.operation import FleetOperation
 from regelate.core.fleet.policy import (
     Budgets,
@@ -221,6 +222,7 @@ class _Reading:
             max_running_per_catalog=limits.max_running_per_catalog,
             quiet_windows=_windows(file.quiet_windows),
             layers=defaults,
+            list_prices={**LIST_PRICES, **{key: ListPrice(**found.model_dump()) for key, found in file.prices.items()}},
             rules=tuple(rules),
             source=self.source,
         )

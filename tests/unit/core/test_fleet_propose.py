@@ -21,6 +21,7 @@ from regelate.core.fleet.candidates import (
 )
 from regelate.core.fleet.conditions import parse_condition
 from regelate.core.fleet.dealing import LEAST_SECONDS, SET_ASIDE
+from regelate.core.fleet.list_prices import ListPrice
 from regelate.core.fleet.observation import OverwriteRate
 from regelate.core.fleet.operation import FleetOperation, FleetOutcome, FleetStatus, FleetTrigger, PauseKind
 from regelate.core.fleet.policy import Budgets, FleetPolicy, OperationLayer, PolicyLayer, QuietWindow
@@ -472,3 +473,11 @@ def test_a_run_is_ended_in_time_for_what_one_may_cost_and_not_before_its_predict
     beyond = Worker().dollars(proposal.max_seconds - candidate.seconds, 0, 0)
     assert dollars is None or candidate.dollars + beyond <= dollars * (1 + 1e-9)
     assert (proposal.max_seconds == LEAST_SECONDS) == (dollars != 0.0003)
+
+
+def test_a_list_price_is_by_gigabyte_file_and_run_of_rewrites_only() -> None:
+    price = ListPrice(name="them", per_gb=0.01, per_million_files=2.0, per_run=0.5, source="a bill", as_of="2026-11-01")
+    rewrite = replace(candidate(table(ill())), read_bytes=3 * 10**9, read_files=1_000_000)
+    expiry = replace(rewrite, operation=FleetOperation.EXPIRE)
+    assert price.dollars([rewrite, expiry]) == pytest.approx(6 * 0.01 + 2.0 + 0.5)
+    assert price.dollars([expiry]) == 0.0

@@ -74,6 +74,20 @@ class FleetBill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListedPrice:
+    """What another service lists for the rewrites of a plan, where its free part is used up; `source` was read `as_of`.
+
+    `is_least`: it charges by its working time, and this is the least of that.
+    """
+
+    service: str
+    dollars: float
+    is_least: bool
+    source: str
+    as_of: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlanAnswer:
     """What would begin now, in order. `plan_id` makes FLEET_APPLY do exactly that; null where there is nothing to do.
 
@@ -83,6 +97,7 @@ class FleetPlanAnswer:
     plan_id: str | None
     runs: tuple[PlannedRun, ...]
     dollars: float
+    elsewhere: tuple[ListedPrice, ...]
     bills: tuple[FleetBill, ...]
     pace_error: float | None
     statuses: Mapping[str, int]

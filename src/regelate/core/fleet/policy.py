@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from regelate.core.fleet.conditions import Condition
+from regelate.core.fleet.list_prices import LIST_PRICES, ListPrice
 from regelate.core.fleet.operation import FleetOperation
 from regelate.core.table.names import split_ident
 from regelate.core.values import dataclass
@@ -180,7 +181,7 @@ class FleetPolicy:
     """What holds for a fleet. `max_running`: operations at once; per catalog, None is no limit of its own.
 
     `layers`: what holds for every table, the farthest first. A tenant that `tenant_budgets` does not name has
-    `default_tenant_budgets`. `source` is the file's name.
+    `default_tenant_budgets`. `list_prices`: of others, by a short name. `source` is the file's name.
     """
 
     budgets: Budgets = field(default_factory=Budgets)
@@ -191,6 +192,7 @@ class FleetPolicy:
     quiet_windows: tuple[QuietWindow, ...] = ()
     layers: tuple[PolicyLayer, ...] = ()
     rules: tuple[PolicyRule, ...] = ()
+    list_prices: Mapping[str, ListPrice] = field(default_factory=lambda: LIST_PRICES)
     source: str | None = None
     _indexes: tuple[_GlobIndex, ...] = field(init=False, repr=False, compare=False)
     _laid_out: dict[tuple[int, ...], TablePolicy] = field(default_factory=dict, init=False, repr=False, compare=False)

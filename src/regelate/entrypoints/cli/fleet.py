@@ -105,6 +105,11 @@ def _show_plan(answer: FleetPlanAnswer) -> None:
         screen.say("")
     error = "" if answer.pace_error is None else f", predicted times were off by {answer.pace_error:.0%} so far"
     screen.say(f"{plural(len(rows), 'run')} for {_dollars(answer.dollars)}{error}. {_counts(answer.statuses)}")
+    if any(run.operation.rewrites_data for run in answer.runs):
+        listed = [
+            f"{'at least ' * p.is_least}{_dollars(p.dollars)} by {p.service} ({p.as_of})" for p in answer.elsewhere
+        ]
+        screen.say(f"For the rewrites among them others list {' and '.join(listed)}.")
     for bill in answer.bills:
         if bill.day_budget_dollars is not None:
             whose = "all" if bill.tenant is None else bill.tenant

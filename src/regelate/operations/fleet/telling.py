@@ -11,11 +11,13 @@ from regelate.core.answers.fleet import (
     FleetBill,
     FleetRunAnswer,
     LeftRun,
+    ListedPrice,
     PlannedRun,
     TableStanding,
     UnseenTable,
 )
 from regelate.core.fleet.backlog import BacklogAt
+from regelate.core.fleet.candidates import Candidate
 from regelate.core.fleet.policy import Budgets, FleetPolicy
 from regelate.core.fleet.proposals import Bill, Proposal, Proposals, Verdict
 from regelate.core.fleet.state import FleetRun, TableState
@@ -61,6 +63,19 @@ def begun(plan_id: str | None, found: Sequence[Begun], names: Mapping[str, str])
     )
     predicted = round(sum(run.predicted_dollars for run in runs), 6)
     return FleetApplyAnswer(plan_id=plan_id, runs=runs, left=left, predicted_dollars=predicted)
+
+
+def elsewhere(policy: FleetPolicy, runs: Sequence[Candidate]) -> tuple[ListedPrice, ...]:
+    return tuple(
+        ListedPrice(
+            service=price.name,
+            dollars=round(price.dollars(runs), 6),
+            is_least=price.is_least,
+            source=price.source,
+            as_of=price.as_of,
+        )
+        for price in policy.list_prices.values()
+    )
 
 
 def planned(proposal: Proposal) -> PlannedRun:
