@@ -7,11 +7,10 @@ import html
 import re
 from collections.abc import Sequence
 
+from regelate.report import slack
 from regelate.report.frames import Frame, printable
 from regelate.report.jobs import Report, Section
 
-MOST_MESSAGE_SECTIONS, MOST_MESSAGE_CHARACTERS = 40, 2_900
-"""Slack takes 50 blocks, and 3,000 characters in one (https://docs.slack.dev/reference/block-kit/blocks)."""
 _STYLE = """\
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em; color: #222 }
 table { border-collapse: collapse; margin: .5em 0 1.5em } th, td { padding: .25em .8em; border-bottom: 1px solid #ddd }
@@ -86,22 +85,12 @@ def _table(frame: Frame) -> str:
 
 
 def message(report: Report) -> dict[str, object]:
-    """Return what a Slack-compatible webhook takes: `text` for all of them, `blocks` where they are understood."""
+    """Return what a Slack-compatible webhook takes."""
     failures = f", {report.failures} need a look" if report.failures else ""
     head = f"{report.title}: {len(report.sections)} job{'s' if len(report.sections) != 1 else ''}{failures}"
-    lines = [_mrkdwn_line(section) for section in report.sections[:MOST_MESSAGE_SECTIONS]]
-    if len(report.sections) > MOST_MESSAGE_SECTIONS:
-        lines.append(f"and {len(report.sections) - MOST_MESSAGE_SECTIONS} more")
-    blocks: list[dict[str, object]] = [{"type": "header", "text": {"type": "plain_text", "text": head[:150]}}]
-    blocks += [{"type": "section", "text": {"type": "mrkdwn", "text": line}} for line in lines]
-    return {"text": "\n".join([_mrkdwn(head), *lines]), "blocks": blocks}
+    return slack.message(head, [_mrkdwn_line(section) for section in report.sections])
 
 
 def _mrkdwn_line(section: Section) -> str:
-    said = _mrkdwn(section.line)
-    lines = [f":warning: *{said}*" if section.failed else said, *(_mrkdwn(note) for note in section.notes)]
-    return "\n".join(lines)[:MOST_MESSAGE_CHARACTERS]
-
-
-def _mrkdwn(text: str) -> str:
-    return printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    said = slack.mrkdwn(section.line)
+    return "\n".join([f":warning: *{said}*" if section.failed else said, *map(slack.mrkdwn, section.notes)])

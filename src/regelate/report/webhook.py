@@ -22,7 +22,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def post(url: str, message: Mapping[str, object]) -> None:
+def post(url: str, message: Mapping[str, object], *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
     """Post a message as JSON.
 
     Errors: InvalidRequest INVALID_FIELD for an address that is none, Unavailable WEBHOOK_FAILED (later it may
@@ -35,7 +35,7 @@ def post(url: str, message: Mapping[str, object]) -> None:
     request = urllib.request.Request(url, body, {"Content-Type": "application/json; charset=utf-8"}, method="POST")
     opener = urllib.request.build_opener(_NoRedirects)
     try:
-        with opener.open(request, timeout=TIMEOUT_SECONDS):
+        with opener.open(request, timeout=timeout_seconds):
             return
     except urllib.error.HTTPError as fault:
         fault.close()

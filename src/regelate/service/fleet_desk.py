@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -295,10 +296,16 @@ class FleetDesk:
         return tuple(telling.backlog(found, whose) for found in store.backlogs(store.now_ms() - days * DAY_MS))
 
     def turn(self, scope: Scope, *, ended: Callable[[], bool]) -> None:
-        """Scan, and begin what is due: what a schedule does. Nothing is begun once it is `ended` from outside."""
+        """Scan, begin what is due, and tell the webhook what is new: what a schedule does. Nothing is begun or told
+        once it is `ended` from outside."""
         self.scan(scope, ended=ended)
         if not ended() and self._doers.jobs.enabled:
             self.apply(scope, plan_id=None, asked_by="the schedule", trigger=FleetTrigger.SCHEDULE)
+        if not ended() and self._settings.slack_webhook:
+            from regelate.service.fleet_news import FleetNews
+
+            news = FleetNews(self._settings.slack_webhook, self._store())
+            news.tell(scope.catalog, self.status(scope, limit=sys.maxsize), ended)
 
     def memory(self) -> FleetStore | None:
         """Return the store that the fleet is remembered in; None where there is none."""

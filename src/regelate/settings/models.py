@@ -36,6 +36,9 @@ Codec = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"]
 Megabytes = Annotated[int, Field(ge=1, le=MAX_TARGET_BYTES // MB)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=_LONGEST_NAME)]
 
+HttpsAddress = Annotated[str, StringConstraints(pattern=r"^(https://[!-~]+)?$")]
+"""Empty where a variable of the environment is not set: none."""
+
 _COMMON_PROPERTIES = ("py-io-impl", "uri", "warehouse")
 _PROPERTY_FAMILIES = ("adls.", "client.", "gcs.", "glue.", "hdfs.", "header.", "hf.", "pyarrow.", "rest.", "s3.")
 """Names of PyIceberg 0.12.0 (catalog/, io/__init__.py); what follows the dot of a family is PyIceberg's to judge."""
@@ -153,7 +156,8 @@ class FleetSettings(Section):
     """Where a fleet is remembered (`none`: it is not), the file of its policy, and what one FLEET_SCAN may take on.
 
     `apply_seconds`: of one FLEET_APPLY; what it has not begun by then stays with the next. `every_minutes`: how often
-    `regelate serve` scans and applies by itself; None: never.
+    `regelate serve` scans and applies by itself; None: never. `slack_webhook`: where it tells what became of that; a
+    secret.
     """
 
     store: Literal["none", "sqlite", "dynamodb"] = "none"
@@ -164,6 +168,7 @@ class FleetSettings(Section):
     scan_tables: Positive = 10_000
     apply_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     every_minutes: Minutes | None = None
+    slack_webhook: HttpsAddress | None = Field(default=None, repr=False)
 
     def missing(self) -> Iterator[str]:
         """Yield the keys that the chosen store needs and that are not set."""

@@ -316,6 +316,19 @@ def test_a_turn_of_the_schedule_scans_and_begins_and_stops_where_it_is_told_to(s
     assert (run["trigger"], run["asked_by"], run["outcome"]) == ("SCHEDULE", "the schedule", "DONE")
 
 
+def test_a_turn_whose_news_nobody_takes_does_its_work_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    nobody = "https://127.0.0.1:1/T000/secret"
+    stack = stack_of(tmp_path, fleet={**FLEET, "slack_webhook": nobody})
+    ill(stack, "t", 8)
+    stack.service.fleet_desk().turn(stack.service.tenancy.everybody(None), ended=lambda: False)
+    work(stack)
+    assert files_of(stack, "t") == 1
+    assert "the news of the fleet were not sent: WEBHOOK_FAILED: the webhook at 127.0.0.1 cannot" in caplog.text
+    assert "secret" not in caplog.text
+
+
 def test_the_budget_is_of_all_catalogs_together(tmp_path: Path) -> None:
     other = {**LOCAL_CATALOG, "uri": "sqlite:///${REGELATE_HOME}/other.db", "warehouse": "${REGELATE_HOME}/elsewhere"}
     catalogs = {"local": LOCAL_CATALOG, "other": other}
