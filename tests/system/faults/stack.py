@@ -129,7 +129,7 @@ class Stack:
                 tables = {"/".join(key): location for *key, location in connection.execute(query)}
         files = {}
         for path in self.folder.rglob("*"):
-            if path.is_file() and not path.name.startswith(("catalog.db", "jobs.db")):
+            if path.is_file() and not path.name.startswith(("catalog.db", "jobs.db", "fleet.db")):
                 found = path.stat()
                 files[str(path.relative_to(self.folder))] = (found.st_size, found.st_mtime_ns)
         return Stored(tables=tables, files=files)
