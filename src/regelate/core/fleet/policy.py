@@ -192,7 +192,7 @@ class FleetPolicy:
     quiet_windows: tuple[QuietWindow, ...] = ()
     layers: tuple[PolicyLayer, ...] = ()
     rules: tuple[PolicyRule, ...] = ()
-    list_prices: Mapping[str, ListPrice] = field(default_factory=lambda: LIST_PRICES)
+    list_prices: Mapping[str, ListPrice] = field(default_factory=lambda: dict(LIST_PRICES))
     source: str | None = None
     _indexes: tuple[_GlobIndex, ...] = field(init=False, repr=False, compare=False)
     _laid_out: dict[tuple[int, ...], TablePolicy] = field(default_factory=dict, init=False, repr=False, compare=False)
