@@ -172,7 +172,7 @@ corpus: setup-spark ## fifty odd tables by Spark and Iceberg's writers: compacte
 lost-delete: setup-spark ## rows deleted during a rewrite come back with Iceberg's RewriteFiles, not with COMPACT: both, side by side
 	$(BIN)/python -m tests.spark.lost_delete
 
-attack: install ## 1,187 hostile requests against a server and a handler of its own; how others fare meanwhile
+attack: install ## 1,215 hostile requests against a server and a handler of its own; how others fare meanwhile
 	$(BIN)/python -m tests.system.attack --write benchmarks/results/attack.md
 
 ##@ Measure
