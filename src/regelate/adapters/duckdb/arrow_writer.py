@@ -12,8 +12,6 @@ import pyarrow.parquet as pq
 from regelate.core.table.schema import Column
 
 BATCH_ROWS = 65_536
-_LOSSLESS = "SET arrow_lossless_conversion = true"
-"""Else a uuid comes out as text."""
 _TYPES = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -48,10 +46,8 @@ def write_shaped(
     row_group_size: int,
 ) -> int:
     """Do as `write_with_arrow`, but make nothing optional: the file must be of the shape of others. Errors: Misfit."""
-    cursor.execute(_LOSSLESS)
-    schema = pa.schema([_field(c) for c in columns])
     try:
-        return _stream(cursor, select, path, schema, codec=codec, row_group_size=row_group_size)
+        return _stream(cursor, select, path, columns, codec=codec, row_group_size=row_group_size)
     except ValueError as error:
         raise Misfit(str(error)) from error
 
@@ -69,20 +65,26 @@ def write_with_arrow(
 
     A required column that holds a null all the same, as another writer left it, makes every column an optional one.
     """
-    cursor.execute(_LOSSLESS)
-    schema = pa.schema([_field(c) for c in columns])
     try:
-        return _stream(cursor, select, path, schema, codec=codec, row_group_size=row_group_size)
+        return _stream(cursor, select, path, columns, codec=codec, row_group_size=row_group_size)
     except ValueError:
         if not any(c.required for column in columns for c in column.walk()):
             raise
-    schema = pa.schema([_field(_optional(c)) for c in columns])
-    return _stream(cursor, select, path, schema, codec=codec, row_group_size=row_group_size)
+    optional = [_optional(c) for c in columns]
+    return _stream(cursor, select, path, optional, codec=codec, row_group_size=row_group_size)
 
 
 def _stream(
-    cursor: duckdb.DuckDBPyConnection, select: str, path: str, schema: pa.Schema, *, codec: str, row_group_size: int
+    cursor: duckdb.DuckDBPyConnection,
+    select: str,
+    path: str,
+    columns: Sequence[Column],
+    *,
+    codec: str,
+    row_group_size: int,
 ) -> int:
+    cursor.execute("SET arrow_lossless_conversion = true")  # else a uuid comes out as text
+    schema = pa.schema([_field(c) for c in columns])
     reader = cursor.execute(select).to_arrow_reader(BATCH_ROWS)
     rows = 0
     named = "none" if codec == "uncompressed" else codec  # Iceberg's word, and PyArrow's
