@@ -63,8 +63,12 @@ def encode_given(
     masks: dict[int, list[pa.Array]] = {column.field_id: [] for column in columns}
     for start, part in sliced(records):
         tables.append(_encoded(columns, schema, part, start, lambda c: MISSING if c.name in key else filler(c)))
-        for c in columns:
-            masks[c.field_id].append(pa.array([c.name not in record for record in part], pa.bool_()))
+        if all(len(record) == len(columns) for record in part):
+            lacking = [pa.repeat(False, len(part))] * len(columns)
+        else:
+            lacking = [pa.array([c.name not in record for record in part], pa.bool_()) for c in columns]
+        for column, mask in zip(columns, lacking, strict=True):
+            masks[column.field_id].append(mask)
     absent = {field_id: pa.concat_arrays(parts) for field_id, parts in masks.items()}
     return GivenRows(
         rows=pa.concat_tables(tables),
