@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regelate.core.answers import Answer
-from regelate.core.fleet.operation import FleetStatus, FleetTrigger
+from regelate.core.fleet.operation import THE_SCHEDULE, FleetStatus, FleetTrigger
 from regelate.core.running.batches import usable_seconds
 from regelate.entrypoints.api.fleet_requests import (
     EVERY_CATALOG,
@@ -19,8 +19,6 @@ from regelate.entrypoints.caller import Caller
 from regelate.errors import InvalidRequest
 from regelate.service.facade import Service
 from regelate.tenancy import Scope
-
-THE_SCHEDULE = "the schedule"
 
 
 def scope_of(service: Service, request: Sweep | FleetRequest, caller: Caller) -> Scope:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+THE_SCHEDULE = "the schedule"
+"""Who asks for what nobody asks for."""
 BACKLOG_DAYS = 90
 """So long the backlog of each hour is kept."""
 

@@ -33,8 +33,6 @@ FLAGS = {
     "report": ("output",),
 }
 """What each word takes beside --file."""
-MOST_TABLES, MOST_HISTORY = 10_000, 1_000
-"""What one request may ask for."""
 
 
 def fleet(args: argparse.Namespace) -> int:
@@ -202,13 +200,13 @@ def _history(args: argparse.Namespace, door: Door) -> int:
 
 def _report(args: argparse.Namespace, door: Door) -> int:
     """Write the page. It takes what the screens of status, plan and history show, all of it."""
-    from regelate.report.fleet.answers import contents_of
+    from regelate.report.fleet.answers import MOST_RUNS, MOST_TABLES, contents_of
     from regelate.report.fleet.page import fleet_page
 
     status = door.ask("FLEET_STATUS", FleetStatusAnswer, (None, None), {"limit": MOST_TABLES})
     plan = door.ask("FLEET_PLAN", FleetPlanAnswer, (None, None), {})
     history = door.ask(
-        "FLEET_HISTORY", FleetHistoryAnswer, (None, None), {"limit": MOST_HISTORY, "backlog_days": BACKLOG_DAYS}
+        "FLEET_HISTORY", FleetHistoryAnswer, (None, None), {"limit": MOST_RUNS, "backlog_days": BACKLOG_DAYS}
     )
     catalog, _ = door.service.settings.catalog(args.catalog)
     now_ms = int(time.time() * 1000)

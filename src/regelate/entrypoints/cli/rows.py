@@ -39,7 +39,7 @@ class Lines(Sequence[Mapping[str, Any]]):
         self._numbers = array("Q")
 
     def add(self, line: bytes, number: int) -> int:
-        """Take one more line, the file's so-manieth from 1; return the bytes of all."""
+        """Take one more line, which has this number in its file; return the bytes of all."""
         self._text += line
         self._ends.append(len(self._text))
         self._numbers.append(number)

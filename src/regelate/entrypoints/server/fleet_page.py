@@ -10,13 +10,12 @@ from regelate.entrypoints.server.reply import Reply
 from regelate.service.facade import Service
 
 FLEET_PATH = "/fleet"
-MOST_TABLES, MOST_RUNS = 10_000, 1_000
 
 
 def fleet_reply(service: Service, query: str) -> Reply:
     """Return the page of one catalog, the default one without `catalog` in the query; with `tenant_id`, of that
     tenant's tables alone. Nothing is stored by it. Errors: those of the tenancy and of FLEET_STATUS."""
-    from regelate.report.fleet.answers import contents_of
+    from regelate.report.fleet.answers import MOST_RUNS, MOST_TABLES, contents_of
     from regelate.report.fleet.page import content_policy, fleet_page
 
     given = {name: values[-1] for name, values in parse_qs(query).items()}

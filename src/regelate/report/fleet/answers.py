@@ -10,6 +10,9 @@ from regelate.core.answers.fleet import FleetBacklog, FleetBill, FleetRunAnswer,
 from regelate.core.planning.health import PointsLost
 from regelate.report.fleet.contents import BacklogPoint, FleetContents, RunLine, SpendLine, TableLine
 
+MOST_TABLES, MOST_RUNS = 10_000, 1_000
+"""What one request may ask for."""
+
 
 def contents_of(
     status: FleetStatusAnswer, plan: FleetPlanAnswer, history: FleetHistoryAnswer, *, catalog: str, now_ms: int
