@@ -80,6 +80,10 @@ class Scope:
         """Say whether a namespace of the catalog is one of these."""
         return self.tenant_of(inside) is not None
 
+    def has(self, ident: str) -> bool:
+        """Say whether a table of the catalog is in one of these."""
+        return self.holds(ident.rpartition(names.SEPARATOR)[0])
+
     def tenant_of(self, inside: str) -> str | None:
         """Return whose a namespace of the catalog is; None where it is none of these."""
         if self.namespace not in (None, inside):

@@ -166,6 +166,18 @@ def test_listing_tables_imports_no_engine_no_arrow_and_no_server(tmp_path: Path)
     assert loaded & {"duckdb", "pandas", "pyarrow", "boto3", "http.server", "matplotlib"} == set()
 
 
+def test_a_query_counts_itself_without_the_desk_of_a_fleet(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(json_lines({"id": 1}))
+    program = f"""
+from regelate.entrypoints.cli import main
+main(["write", "bench.events", "{tmp_path}/rows.jsonl"])
+main(["query", "bench.events"])
+"""
+    loaded = set(fresh(program, make_lake(tmp_path / "lake"))["modules"])
+    assert "regelate.adapters.records.sqlite_fleet" in loaded
+    assert loaded & {"regelate.service.fleet_desk", "regelate.core.fleet.propose"} == set()
+
+
 @pytest.mark.parametrize(
     ("argv", "flag"),
     [

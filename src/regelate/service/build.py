@@ -6,7 +6,7 @@ Adapters are imported when an operation first needs them, so that health, help a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from regelate.service.engines import Engines
 from regelate.service.facade import Service
 from regelate.service.fleet import Fleet
 from regelate.service.fleet_doers import FleetDoers
+from regelate.service.fleet_memory import FleetMemory
 from regelate.service.fleet_reads import FleetReads
 from regelate.service.health import Health
 from regelate.service.job_desk import JobDesk
@@ -93,9 +94,9 @@ def build(
     sweeps = TableSweeps(longest_run_seconds=longest)
     upkeep = Upkeep(tables, knobs, sweeps, compactions, clock)
     doers = FleetDoers(access=access, tables=tables, knobs=knobs, jobs=jobs, job_stores=stores, upkeep=upkeep)
-    desk = once(lambda: _fleet_desk(doers, settings, placement, clock))
+    memory = FleetMemory(settings.fleet, timeouts)
     automatic = Automatic(access, tables, knobs, jobs, compactions, clock)
-    reads = _fleet_reads(desk, automatic, settings, clock)
+    reads = FleetReads(memory.store, automatic, clock)
     queries = Queries(tables, engines, ResultStores(settings.results, timeouts), reads, settings, clock, telemetry)
     return Service(
         settings=settings,
@@ -111,7 +112,7 @@ def build(
         automatic=automatic,
         upkeep=upkeep,
         fleet=Fleet(access, tables, knobs, sweeps, jobs, settings.sweep, clock, telemetry),
-        fleet_desk=desk,
+        fleet_desk=once(lambda: _fleet_desk(doers, memory, settings, placement, clock)),
         fleet_reads=reads,
         jobs=jobs,
         worker=Worker(stores, runs, spark_runs, settings, placement, clock),
@@ -140,15 +141,12 @@ def _pool(size: int, memory_bytes: int, remote: bool) -> QueryPool:
     return QueryPool(size=size, memory_bytes=memory_bytes, remote=remote)
 
 
-def _fleet_desk(doers: FleetDoers, settings: Settings, placement: PlacementPolicy, clock: Clock) -> FleetDesk:
+def _fleet_desk(
+    doers: FleetDoers, memory: FleetMemory, settings: Settings, placement: PlacementPolicy, clock: Clock
+) -> FleetDesk:
     from regelate.service.fleet_desk import FleetDesk
 
-    return FleetDesk(doers, settings.fleet, placement, settings.network.timeouts, settings.catalogs, clock)
-
-
-def _fleet_reads(desk: Callable[[], FleetDesk], automatic: Automatic, settings: Settings, clock: Clock) -> FleetReads:
-    remembers = settings.fleet.store != "none"
-    return FleetReads(lambda: desk().memory() if remembers else None, automatic, clock)
+    return FleetDesk(doers, memory, settings.fleet, placement, settings.catalogs, clock)
 
 
 def _catalogs(settings: Settings) -> OpenCatalogs:

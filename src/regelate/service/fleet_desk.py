@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regelate.core.answers.fleet import (
@@ -24,29 +23,27 @@ from regelate.core.engines import LAMBDA
 from regelate.core.fleet.backlog import backlog_at
 from regelate.core.fleet.candidates import Worker
 from regelate.core.fleet.observation import TableObservation
-from regelate.core.fleet.operation import FleetStatus, FleetTrigger
+from regelate.core.fleet.operation import THE_SCHEDULE, FleetStatus, FleetTrigger
 from regelate.core.fleet.overrides import allowed_for
 from regelate.core.fleet.policy import FleetPolicy
 from regelate.core.fleet.proposals import Proposal, Proposals, Verdict
 from regelate.core.fleet.propose import propose
 from regelate.core.fleet.state import FleetState, TableState
 from regelate.core.policy.policy import PlacementPolicy
-from regelate.core.policy.timeouts import Timeouts
 from regelate.core.table.time_ranges import DAY_MS
 from regelate.core.values import dataclass
-from regelate.errors import NotFound, RegelateError, Unavailable, Unsupported
+from regelate.errors import NotFound, RegelateError, Unavailable
 from regelate.operations.fleet import telling
 from regelate.operations.fleet.applying import Busy, Effect, Places, PlannedItem, apply, plan_json, plan_of_json
 from regelate.operations.fleet.scan import NOTHING_SCANNED, ScanBudget, Scanned, scan
 from regelate.operations.fleet.settle import Tariff, settle
 from regelate.operations.upkeep.sweep import idents_of
 from regelate.ports.clock import Clock
-from regelate.ports.fleet_store import FleetStore
 from regelate.service.fleet_doers import FleetDoers
+from regelate.service.fleet_memory import FleetMemory, unknown_table
 from regelate.service.fleet_rules import FleetRules
 from regelate.service.fleet_tables import FleetTables
 from regelate.service.fleet_unseen import UnseenTables, unseen_state
-from regelate.service.once import once
 from regelate.tenancy import Scope
 
 if TYPE_CHECKING:
@@ -91,20 +88,19 @@ class FleetDesk:
     def __init__(
         self,
         doers: FleetDoers,
+        memory: FleetMemory,
         settings: FleetSettings,
         placement: PlacementPolicy,
-        timeouts: Timeouts,
         catalogs: Collection[str],
         clock: Clock,
     ) -> None:
         self._doers = doers
         self._settings = settings
-        self._timeouts = timeouts
         self._clock = clock
         self._worker = Worker(memory_bytes=placement.memory_bytes, threads=placement.threads)
         self._tariff = Tariff(price=LAMBDA, memory_bytes=placement.memory_bytes)
         self._catalogs = frozenset(catalogs)
-        self._opened = once(self._open)
+        self._store = memory.needed
         self._rules = FleetRules(settings.policy)
         self._unseen = UnseenTables(self._store)
         self._tables = FleetTables(doers, lambda: self._store().now_ms())
@@ -258,7 +254,7 @@ class FleetDesk:
             verdict = propose(FleetState(tables=(state,)), view.policy, now_ms).verdicts[0]
             told.append(telling.standing(state, verdict, now_ms=now_ms, private=scope.is_private))
         if ident is not None and not told:
-            raise NotFound("FLEET_TABLE_NOT_FOUND", "the fleet does not know this table: FLEET_SCAN looks for new ones")
+            raise unknown_table()
         told.sort(key=lambda table: (-1.0 if table.score is None else table.score, table.table))
         return FleetStatusAnswer(
             tables=tuple(told[:limit]),
@@ -277,8 +273,7 @@ class FleetDesk:
         if ident is not None:
             wanted = next((key for key, name in mine.items() if name == ident), None)
             if wanted is None:
-                told = "the fleet does not know this table: FLEET_SCAN looks for new ones"
-                raise NotFound("FLEET_TABLE_NOT_FOUND", told)
+                raise unknown_table()
         asked = limit
         while True:  # others' runs of the catalog take up places
             found = store.history(scope.catalog, wanted, asked)
@@ -300,16 +295,12 @@ class FleetDesk:
         once it is `ended` from outside."""
         self.scan(scope, ended=ended)
         if not ended() and self._doers.jobs.enabled:
-            self.apply(scope, plan_id=None, asked_by="the schedule", trigger=FleetTrigger.SCHEDULE)
+            self.apply(scope, plan_id=None, asked_by=THE_SCHEDULE, trigger=FleetTrigger.SCHEDULE)
         if not ended() and self._settings.slack_webhook:
             from regelate.service.fleet_news import FleetNews
 
             news = FleetNews(self._settings.slack_webhook, self._store())
             news.tell(scope.catalog, self.status(scope, limit=sys.maxsize), ended)
-
-    def memory(self) -> FleetStore | None:
-        """Return the store that the fleet is remembered in; None where there is none."""
-        return self._opened()
 
     def _kept_plan(
         self, scopes: Sequence[Scope], view: _View, asked_by: str, trigger: FleetTrigger
@@ -352,24 +343,6 @@ class FleetDesk:
         proposals = propose(FleetState(tables=states), in_order, self._store().now_ms(), worker=self._worker)
         return _View(every=every, states=mine, policy=policy, proposals=proposals)
 
-    def _store(self) -> FleetStore:
-        found = self._opened()
-        if found is None:
-            raise Unsupported("FLEET_DISABLED", "this deployment remembers no fleet: set fleet.store in config.json")
-        return found
-
-    def _open(self) -> FleetStore | None:
-        found = self._settings
-        if found.store == "dynamodb":
-            from regelate.adapters.records.dynamo_fleet import DynamoFleet
-
-            return DynamoFleet(found.table or "", timeouts=self._timeouts)
-        if found.store == "sqlite":
-            from regelate.adapters.records.sqlite_fleet import SqliteFleet
-
-            return SqliteFleet(Path(found.path or ""))
-        return None
-
 
 def _bills(scope: Scope, view: _View) -> tuple[FleetBill, ...]:
     """Return the bills of a scope's tenants; the fleet's own is told to who may see all of them."""
@@ -378,7 +351,7 @@ def _bills(scope: Scope, view: _View) -> tuple[FleetBill, ...]:
 
 
 def _holds(scope: Scope, state: TableState) -> bool:
-    return state.catalog == scope.catalog and scope.holds(state.ident.rpartition(".")[0])
+    return state.catalog == scope.catalog and scope.has(state.ident)
 
 
 def _is_private(scopes: Sequence[Scope]) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from regelate.core.values import dataclass
-from regelate.errors import NotFound, RegelateError, Unsupported
+from regelate.errors import RegelateError
 from regelate.operations.fleet.reports import ReportMetricsAnswer, ReportType, files_opened, kind_of
 from regelate.ports.clock import Clock
+from regelate.service.fleet_memory import no_fleet, unknown_table
 from regelate.tenancy import Address
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class FleetReads:
         files = files_opened(report)
         store = self._memory()
         if store is None:
-            raise Unsupported("FLEET_DISABLED", "this deployment remembers no fleet: set fleet.store in config.json")
+            raise no_fleet()
         self._count(store, self._uuid_of(store, address), files)
         return ReportMetricsAnswer(table=address.told_ident, report_type=kind, files=files)
 
@@ -83,7 +84,7 @@ class FleetReads:
 
         def read(state: TableState | None) -> TableState:
             if state is None:
-                raise _unknown()
+                raise unknown_table()
             return state.read(bundle.count, bundle.files, now_ms)
 
         store.change(table_uuid, read)
@@ -97,9 +98,5 @@ class FleetReads:
                 self._uuids = {(state.catalog, state.ident): state.table_uuid for state in store.states()}
                 self._named = now
             if key not in self._uuids:
-                raise _unknown()
+                raise unknown_table()
             return self._uuids[key]
-
-
-def _unknown() -> NotFound:
-    return NotFound("FLEET_TABLE_NOT_FOUND", "the fleet does not know this table: FLEET_SCAN looks for new ones")

@@ -34,7 +34,7 @@ class FleetTables:
 
     def look(self, scope: Scope, ident: str, before: TableObservation | None) -> TableObservation:
         """Return what a table is now; `before` is what was seen of it last. Errors: NotFound for one that is gone."""
-        knobs, address = self._doers.knobs, _address(scope, ident)
+        knobs, address = self._doers.knobs, address_of(scope, ident)
         with self._doers.tables.open(address, Access.READ) as session:
             retention, now_ms = knobs.retention(session, None), self._now_ms()
             if before is not None and before.metadata_location == session.metadata_location:
@@ -62,14 +62,14 @@ class FleetTables:
     def exist(self, scope: Scope, ident: str) -> bool:
         """Say whether a table is in its catalog, whatever can be seen of it."""
         try:
-            with self._doers.tables.open(_address(scope, ident), Access.READ):
+            with self._doers.tables.open(address_of(scope, ident), Access.READ):
                 return True
         except NotFound:
             return False
 
     def do(self, scope: Scope, item: PlannedItem, allowed: TablePolicy) -> Effect:
         """Do one operation, or submit the job that does it. Raises Busy where it is not to be begun now."""
-        address, run, upkeep = _address(scope, item.ident), item.run, self._doers.upkeep
+        address, run, upkeep = address_of(scope, item.ident), item.run, self._doers.upkeep
         if self._uuid_at(address) != item.table_uuid:
             raise Busy("another table has its name now: scan again")
         if run.operation.rewrites_data:
@@ -120,7 +120,7 @@ def _asked(item: PlannedItem, allowed: TablePolicy) -> CompactRequest:
     )
 
 
-def _address(scope: Scope, ident: str) -> Address:
+def address_of(scope: Scope, ident: str) -> Address:
     """Return the address of a table as the fleet has it, by which its jobs are found again: the tables of a catalog
     without tenants are nobody's own, or whoever scans first would be sent the bill."""
     address = scope.address(ident)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from regelate.core.fleet.state import TableState
 from regelate.ports.fleet_store import FleetStore
-from regelate.tenancy import DEFAULT_TENANT, Scope
+from regelate.service.fleet_tables import address_of
+from regelate.tenancy import Scope
 
 
 class UnseenTables:
@@ -19,19 +20,15 @@ class UnseenTables:
 
     def note(self, scope: Scope, idents: Sequence[str]) -> None:
         """Keep the names in a scope in the place of those that were there before."""
-        others = [ident for ident in self._names(scope) if not scope.holds(_namespace(ident))]
-        names = sorted({*others, *idents})
-        if names != self._names(scope):
+        before = self._names(scope)
+        names = sorted({*(ident for ident in before if not scope.has(ident)), *idents})
+        if names != before:
             self._store().remember(_key(scope), json.dumps(names, separators=(",", ":")))
 
     def of(self, scope: Scope, known: Sequence[TableState]) -> list[TableState]:
         """Return the tables of a scope that are not among the known ones, as states without an observation."""
         names = {state.ident for state in known if state.catalog == scope.catalog}
-        return [
-            unseen_state(scope, ident)
-            for ident in self._names(scope)
-            if ident not in names and scope.holds(_namespace(ident))
-        ]
+        return [unseen_state(scope, ident) for ident in self._names(scope) if ident not in names and scope.has(ident)]
 
     def _names(self, scope: Scope) -> list[str]:
         kept = self._store().recall(_key(scope))
@@ -41,13 +38,9 @@ class UnseenTables:
 
 def unseen_state(scope: Scope, ident: str) -> TableState:
     """Return what is known of a table by its name alone."""
-    tenant = scope.address(ident).tenant_id if scope.multi_tenant else DEFAULT_TENANT
     name = f"unseen {scope.catalog}/{ident}"
+    tenant = address_of(scope, ident).tenant_id
     return TableState(table_uuid=name, catalog=scope.catalog, ident=ident, tenant=tenant)
-
-
-def _namespace(ident: str) -> str:
-    return ident.rpartition(".")[0]
 
 
 def _key(scope: Scope) -> str:
