@@ -61,6 +61,7 @@ class S3Lake:
             storage={**PATIENCE, **(storage or {})},
             jobs=jobs or {},
             spark=spark or {},
+            fleet={"store": "sqlite", "path": str(folder / "fleet.db")},
         )
 
     def users(self, writes: int = 5, table: str = "users") -> None:

@@ -17,7 +17,13 @@ MAX_POLICY_CHARACTERS = 2_048
 """AWS STS, AssumeRole: the plain text of an inline session policy."""
 MAX_SESSION_NAME_CHARACTERS = 64
 _SEAM = "__"
-_READ_GLUE = ("glue:GetDatabase", "glue:GetDatabases", "glue:GetTable", "glue:GetTables")
+_READ_GLUE = (
+    "glue:BatchGetTableOptimizer",
+    "glue:GetDatabase",
+    "glue:GetDatabases",
+    "glue:GetTable",
+    "glue:GetTables",
+)
 _WRITE_GLUE = ("glue:CreateDatabase", "glue:CreateTable", "glue:DeleteTable", "glue:UpdateTable")
 _WRITE_FILES = ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject")
 _SPECIAL = re.compile(r"[*?$]")

@@ -39,14 +39,20 @@ class FleetTables:
             retention, now_ms = knobs.retention(session, None), self._now_ms()
             if before is not None and before.metadata_location == session.metadata_location:
                 snapshots, refs = session.reader.history()
-                names = {"catalog": scope.catalog, "ident": ident, "tenant": address.tenant_id}
                 found = refreshed(before, snapshots, refs, retention, now_ms=now_ms)
-                return replace(found, **names)  # type: ignore[arg-type]
+                return replace(
+                    found,
+                    catalog=scope.catalog,
+                    ident=ident,
+                    tenant=address.tenant_id,
+                    managed_by=session.managed_by,
+                )
             policy = knobs.policy(session)
             seen = Observed(
                 catalog=scope.catalog,
                 ident=ident,
                 tenant=address.tenant_id,
+                managed_by=session.managed_by,
                 compaction=policy,
                 retention=retention,
                 manifest_target_bytes=session.manifest_target_bytes,

@@ -32,6 +32,7 @@ from regelate.adapters.iceberg.s3.access import access_of
 from regelate.adapters.iceberg.s3.file_io import S3FileIO
 from regelate.adapters.iceberg.tables.properties import is_inside
 from regelate.adapters.iceberg.tables.schema import check_size
+from regelate.core.fleet.observation import other_manager
 from regelate.core.policy.option_values import codec
 from regelate.core.policy.options import CODEC_PROPERTY
 from regelate.core.policy.policy import SortField
@@ -116,6 +117,14 @@ class TableSession:
     def metadata_location(self) -> str:
         """Where the metadata is that this session was loaded from."""
         return self.table.metadata_location
+
+    @property
+    def managed_by(self) -> str | None:
+        """Who else looks after this table; None where nobody is seen."""
+        from regelate.adapters.iceberg.tables.optimizers import optimizers_of  # nobody but a fleet asks
+
+        metadata, optimizers = self.table.metadata, optimizers_of(self.catalog, self._ident)
+        return other_manager(metadata.properties, metadata.location, optimizers=optimizers)
 
     def keeps_metadata_at(self, location: str) -> bool:
         """Say whether a file lies where the metadata of this table does."""

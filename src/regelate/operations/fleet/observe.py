@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from regelate.core.fleet.observation import TableObservation, other_manager
+from regelate.core.fleet.observation import TableObservation
 from regelate.core.fleet.overrides import fleet_properties
 from regelate.core.planning.health import assess
 from regelate.core.planning.plan import plan_compaction
@@ -23,11 +23,12 @@ OURS = frozenset({"replace"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The table's names, and the policies that it is judged by."""
+    """The table's names, who else looks after it, and the policies that it is judged by."""
 
     catalog: str
     ident: str
     tenant: str
+    managed_by: str | None
     compaction: CompactionPolicy
     retention: RetentionPolicy
     manifest_target_bytes: int
@@ -73,7 +74,7 @@ def observe(
         manifests_after=len(manifests) - sum(len(g.paths) - g.outputs for g in rewrites),
         metadata_bytes=metadata_bytes or 0,
         partitions=len(snapshot.totals),
-        managed_by=other_manager(snapshot.properties, snapshot.location),
+        managed_by=seen.managed_by,
         fleet_properties=fleet_properties(snapshot.properties),
         lost=health.lost,
     )
