@@ -57,13 +57,17 @@ def fleet_plan(service: Service, request: FleetPlan, caller: Caller) -> Answer:
 
 
 def fleet_apply(service: Service, request: FleetApply, caller: Caller) -> Answer:
-    return service.fleet_desk().apply(
-        *_scopes_of(service, request, caller),
+    desk, scopes = service.fleet_desk(), _scopes_of(service, request, caller)
+    answer = desk.apply(
+        *scopes,
         plan_id=request.plan_id,
         asked_by=_asked_by(request, caller),
         trigger=FleetTrigger.SCHEDULE if caller.scheduled else FleetTrigger.DEMAND,
         time_budget_seconds=_seconds(request.time_budget_seconds, caller),
     )
+    if caller.scheduled:
+        desk.tell(*scopes)
+    return answer
 
 
 def fleet_status(service: Service, request: FleetStatusOf, caller: Caller) -> Answer:

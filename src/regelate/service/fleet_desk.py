@@ -296,11 +296,18 @@ class FleetDesk:
         self.scan(scope, ended=ended)
         if not ended() and self._doers.jobs.enabled:
             self.apply(scope, plan_id=None, asked_by=THE_SCHEDULE, trigger=FleetTrigger.SCHEDULE)
-        if not ended() and self._settings.slack_webhook:
-            from regelate.service.fleet_news import FleetNews
+        self.tell(scope, ended=ended)
 
-            news = FleetNews(self._settings.slack_webhook, self._store())
-            news.tell(scope.catalog, self.status(scope, limit=sys.maxsize), ended)
+    def tell(self, *scopes: Scope, ended: Callable[[], bool] = lambda: False) -> None:
+        """Tell the webhook, where there is one, what is new in these catalogs."""
+        if not self._settings.slack_webhook:
+            return
+        from regelate.service.fleet_news import FleetNews
+
+        news = FleetNews(self._settings.slack_webhook, self._store())
+        for scope in scopes:
+            if not ended():
+                news.tell(scope.catalog, self.status(scope, limit=sys.maxsize), ended)
 
     def _kept_plan(
         self, scopes: Sequence[Scope], view: _View, asked_by: str, trigger: FleetTrigger

@@ -11,7 +11,11 @@ _CLAIMS: Mapping[str, Any] = {
         "table": "${REGELATE_JOBS_TABLE:-}",
         "queue_url": "${REGELATE_JOBS_QUEUE:-}",
     },
-    "fleet": {"store": "${REGELATE_FLEET_STORE:-none}", "table": "${REGELATE_FLEET_TABLE:-}"},
+    "fleet": {
+        "store": "${REGELATE_FLEET_STORE:-none}",
+        "table": "${REGELATE_FLEET_TABLE:-}",
+        "slack_webhook": "${REGELATE_SLACK_WEBHOOK:-}",
+    },
     "spark": {
         "run": "${REGELATE_SPARK:-none}",
         "application_id": "${REGELATE_SPARK_APPLICATION:-}",

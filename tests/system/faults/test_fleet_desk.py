@@ -16,7 +16,9 @@ from regelate.core.fleet.cadence import orphans_due
 from regelate.core.fleet.dealing import LEAST_SECONDS
 from regelate.core.jobs.job import JobRecord
 from regelate.errors import Unavailable
+from regelate.handler import make_handler
 from regelate.service.job_desk import JobDesk
+from tests.entrypoints.fakes import LambdaContext
 from tests.support.deletes_writer import add_position_deletes
 from tests.system.faults.stack import LOCAL_CATALOG, Answer, Stack, request, schema, stack_with
 
@@ -327,6 +329,20 @@ def test_a_turn_whose_news_nobody_takes_does_its_work_and_says_so(
     assert files_of(stack, "t") == 1
     assert "the news of the fleet were not sent: WEBHOOK_FAILED: the webhook at 127.0.0.1 cannot" in caplog.text
     assert "secret" not in caplog.text
+
+
+def test_what_a_schedule_began_is_followed_by_its_news_and_what_somebody_asks_for_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stack = stack_of(tmp_path, fleet={**FLEET, "slack_webhook": "https://127.0.0.1:1/T000/secret"})
+    ill(stack, "t", 8)
+    stack.ok("FLEET_SCAN")
+    stack.ok("FLEET_APPLY")
+    assert "news" not in caplog.text
+    detail = {"operation": "FLEET_APPLY", "catalog": "*"}
+    event = {"version": "0", "id": "1", "source": "regelate.schedule", "detail-type": "Scheduled Request"}
+    make_handler(lambda: stack.service)({**event, "detail": detail}, LambdaContext())
+    assert "the news of the fleet were not sent: WEBHOOK_FAILED: the webhook at 127.0.0.1 cannot" in caplog.text
 
 
 def test_the_budget_is_of_all_catalogs_together(tmp_path: Path) -> None:
