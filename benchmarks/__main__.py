@@ -361,7 +361,7 @@ def main() -> None:
             runs = 1 if given.quick else given.runs
             on_spark = given.spark_runs if given.spark_runs is not None else 0 if given.quick else runs
             turns = Turns(runs=runs, on_spark=on_spark)
-            contest(given.case or list(CASES), turns, given.quick, machine())
+            contest(given.case or list(CASES), turns, given.quick, machine(os.getloadavg()[0]))
             continue
         question = known[name]
         summary = (question.__doc__ or "").splitlines()[0]
