@@ -27,17 +27,19 @@ def open_catalog(home: Path) -> SqlCatalog:
     return SqlCatalog("local", uri=f"sqlite:///{home}/catalog.db", warehouse=(home / "warehouse").as_uri())
 
 
-def write_files(folder: Path, files: int, rows: int, *, start: int = 0) -> list[str]:
+def write_files(folder: Path, files: int, rows: int, *, start: int = 0, columns: str = COLUMNS) -> list[str]:
     """Write `files` Parquet files of `rows` rows each, one row group, zstd, as a streaming writer leaves them."""
     folder.mkdir(parents=True, exist_ok=True)
     connection = duckdb.connect()
+    named = connection.execute(f"SELECT {columns} FROM range(1) t(i)").description
+    ids = ", ".join(f"{name}: {number}" for number, (name, *_) in enumerate(named, start=1))
     paths = []
     for number in range(files):
         path = folder / f"{number:05d}-{uuid.uuid4().hex[:8]}.parquet"
         low = (start + number) * rows
         connection.execute(
-            f"COPY (SELECT {COLUMNS} FROM range({low}, {low + rows}) t(i)) TO '{path}' (FORMAT parquet, CODEC zstd, "
-            "FIELD_IDS {id: 1, user_id: 2, session: 3, amount: 4, kind: 5, happened_at: 6, flag: 7})"
+            f"COPY (SELECT {columns} FROM range({low}, {low + rows}) t(i)) TO '{path}' (FORMAT parquet, CODEC zstd, "
+            f"FIELD_IDS {{{ids}}})"
         )
         paths.append(str(path))
     connection.close()

@@ -34,6 +34,20 @@ def plain(home: Path, files: int, rows: int) -> None:
     make_table(home, write_files(home / "files", files, rows))
 
 
+EVENTS = (
+    "i * 7919 + (hash(i) % 1000)::BIGINT AS id, 'user-' || (hash(i + 1) % 20000) AS user_id, "
+    "md5((hash(i) % 8000)::VARCHAR) AS session, (hash(i + 2) % 1000000) / 100.0 AS amount, "
+    "['view', 'click', 'cart', 'purchase', 'refund'][(1 + hash(i + 3) % 5)::BIGINT] AS kind, "
+    "'https://shop.example/p/' || (hash(i + 4) % 3000) AS url, "
+    "TIMESTAMP '2025-01-01' + INTERVAL (i * 37) MILLISECOND AS happened_at"
+)
+"""Unique ids, four texts, a number and a time: 18 bytes a row, 64,000 of them 1.1 MB."""
+
+
+def events(home: Path, files: int, rows: int) -> None:
+    make_table(home, write_files(home / "files", files, rows, columns=EVENTS))
+
+
 def tier(home: Path, files: int, rows: int) -> None:
     make_table(home, write_tier(home / "files", files, rows))
 
@@ -100,8 +114,10 @@ def _by_arrow(home: Path, files: int, rows: int, columns: str) -> None:
 
 
 CASES: Mapping[str, Case] = {
-    "A": Case(words="tiny files", make=plain, files=2_000, rows=5_000, small=(100, 1_000)),
-    "B": Case(words="small files", make=plain, files=100, rows=48_000, small=(10, 10_000)),
+    "A": Case(words="files of a megabyte", make=events, files=400, rows=64_000, small=(10, 10_000)),
+    "B": Case(words="files of 60 KB", make=events, files=4_000, rows=3_200, small=(100, 1_000)),
+    "tiny": Case(words="files of few values", make=plain, files=2_000, rows=5_000, small=(100, 1_000)),
+    "small": Case(words="files of few values", make=plain, files=100, rows=48_000, small=(10, 10_000)),
     "tier": Case(words="files with healthy row groups", make=tier, files=32, rows=3_400_000, small=(3, 300_000)),
     "wide": Case(words=f"files of {WIDE_COLUMNS} columns", make=wide, files=100, rows=3_000, small=(5, 300)),
     "nested": Case(words="files of structs, lists and a map", make=nested, files=200, rows=20_000, small=(10, 1_000)),
