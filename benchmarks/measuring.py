@@ -55,7 +55,7 @@ class Lake:
     def ask(self, worker: str, *options: str) -> dict[str, Any]:
         """Measure a worker that leaves the lake as it is."""
         done = subprocess.run(
-            self.command(worker, *options), capture_output=True, text=True, check=False, env=self.environment()
+            self.command(worker, *options), capture_output=True, text=True, check=False, env=self.environment(worker)
         )
         if done.returncode:
             raise SystemExit(f"{worker} failed:\n{done.stderr[-2000:]}")
@@ -65,8 +65,9 @@ class Lake:
     def command(self, worker: str, *options: str) -> list[str]:
         return [sys.executable, "-m", "benchmarks.workers", worker, str(self.home), *options]
 
-    def environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    def environment(self, worker: str) -> dict[str, str]:
+        pool = {"ARROW_DEFAULT_MEMORY_POOL": "system"} if worker.startswith("compact") else {}  # as ours have it
+        return {**os.environ, **pool, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
 
 
 def interleaved(runs: int, measurements: dict[str, Callable[[], dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:

@@ -75,7 +75,7 @@ class MeasuredLake(Lake):
 
     def run(self, worker: str, *options: str) -> process_tree.Done:
         self.home.mkdir(parents=True, exist_ok=True)
-        return process_tree.run(self.command(worker, *options), self.environment(), self.home.parent)
+        return process_tree.run(self.command(worker, *options), self.environment(worker), self.home.parent)
 
     def measure(self, worker: str, *options: str) -> dict[str, Any]:
         """Return seconds (of the work alone, or of the whole process where the worker leaves that open), peak memory,

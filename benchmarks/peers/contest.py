@@ -73,16 +73,16 @@ class PeerLake(Lake):
     def command(self, worker: str, *options: str) -> list[str]:
         return [sys.executable, "-m", "benchmarks.peers.work", worker, str(self.home)]
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, worker: str) -> dict[str, str]:
         """Keep what the caller has on his path: a peer may be installed elsewhere."""
-        found = super().environment()
+        found = super().environment(worker)
         return {**found, "PYTHONPATH": os.pathsep.join([found["PYTHONPATH"], *sys.path[1:]])}
 
     def run(self, peer: Peer) -> dict[str, Any]:
         """Return seconds and processor seconds of the work and of the whole process, peak memory, and what was left."""
         self.restore()
         load = os.getloadavg()[0]
-        done = process_tree.run(self.command(peer.worker), self.environment(), self.home.parent)
+        done = process_tree.run(self.command(peer.worker), self.environment(peer.worker), self.home.parent)
         if done.returncode:
             raise PeerFailed(_last_line(done.errors) or f"it ended with {done.returncode}")
         found: dict[str, Any] = json.loads(done.output.splitlines()[-1])

@@ -10,6 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from regelate.entrypoints.dispatch import dispatch
 from regelate.entrypoints.log import adopt_libraries, logger
+from regelate.entrypoints.memory import use_system_memory
 from regelate.service.facade import Provider, Service
 
 MAX_ANSWER_BYTES = 6_291_556
@@ -23,6 +24,7 @@ def service() -> Service:
     """Return the service of this process, built from config.json and the environment when first needed."""
     from regelate.service.build import build_service
 
+    use_system_memory()
     return build_service()
 
 

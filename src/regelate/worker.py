@@ -21,8 +21,10 @@ def load() -> Handler:
     """
     gc.disable()
     try:
+        from regelate.entrypoints.memory import use_system_memory
         from regelate.handler import lambda_handler
 
+        use_system_memory()
         _preload()
         return lambda_handler
     finally:

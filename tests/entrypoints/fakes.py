@@ -459,6 +459,9 @@ class FakeService:
         self._called("FLEET_APPLY", None, scope=scope, **arguments)
         return {"plan_id": arguments["plan_id"], "runs": [], "left": [], "predicted_dollars": 0.0}
 
+    def tell(self, *scopes: Scope) -> None:
+        """Tell nobody."""
+
     @answering(FleetStatusAnswer)
     def status(self, scope: Scope, ident: str | None = None, **arguments: Any) -> dict[str, object]:
         self._called("FLEET_STATUS", None, scope=scope, ident=ident, **arguments)

@@ -84,7 +84,7 @@ def _stream(
     row_group_size: int,
 ) -> int:
     cursor.execute("SET arrow_lossless_conversion = true")  # else a uuid comes out as text
-    schema = pa.schema([_field(c) for c in columns])
+    schema = arrow_schema(columns)
     reader = cursor.execute(select).to_arrow_reader(BATCH_ROWS)
     rows = 0
     named = "none" if codec == "uncompressed" else codec  # Iceberg's word, and PyArrow's
@@ -101,6 +101,11 @@ def _stream(
         if pending:
             writer.write_table(pa.Table.from_batches(pending).cast(schema), row_group_size=row_group_size)
     return rows
+
+
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """Return the columns as Arrow has them, with their field ids."""
+    return pa.schema([_field(c) for c in columns])
 
 
 def _optional(column: Column) -> Column:

@@ -6,9 +6,9 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -16,11 +16,13 @@ import duckdb
 from regelate.adapters.duckdb import sql
 from regelate.adapters.duckdb.arrow_writer import Misfit
 from regelate.adapters.duckdb.copies import LocalCopies
+from regelate.adapters.duckdb.cursors import Cursors
 from regelate.adapters.duckdb.deleted_rows import count_deleted_rows
 from regelate.adapters.duckdb.duckdb_errors import located, miscounted, reading_fault
 from regelate.adapters.duckdb.fingerprints import of_file, of_views
 from regelate.adapters.duckdb.group_rewrite import Assembly, Call, GroupRewrite, Piece, Queued
 from regelate.adapters.duckdb.inputs import check_checksums, check_remote, wrong_size
+from regelate.adapters.duckdb.lanes import NoLane, recode
 from regelate.adapters.duckdb.makeups import Makeups, sources_of
 from regelate.adapters.duckdb.question import scan_paths
 from regelate.adapters.duckdb.row_groups import too_large
@@ -28,6 +30,7 @@ from regelate.adapters.duckdb.secrets import use_store
 from regelate.adapters.duckdb.session import exhausted
 from regelate.adapters.duckdb.writer import write_rows
 from regelate.core.engines import DUCKDB_COST
+from regelate.core.planning.lanes import Lane
 from regelate.core.planning.plan import FileGroup
 from regelate.core.policy.policy import CompactionPolicy, Strategy
 from regelate.core.running.rewrite import Fingerprint, OutputTarget, RewriteResult
@@ -45,6 +48,8 @@ input file), rounded up."""
 MIN_FILES_PER_SCAN, MAX_FILES_PER_SCAN = 16, DUCKDB_COST.max_files_per_scan
 SCAN_SHARE = 4
 """A quarter of a worker's memory may go to what its scan holds per file; the rest decodes, sorts and encodes."""
+LANE_SHARE = 3
+"""A third of a worker's memory may go to the rows of a row group, decoded; as much again to their pages."""
 PROBE_SHARE = 0.05
 PROBE_BYTES = 32 * 1024 * 1024
 """A table without a history of rewrites is probed with the first 5 % of a group, at most 32 MB."""
@@ -73,23 +78,19 @@ class DuckDBRewriteEngine:
     ) -> None:
         """`splicer` makes one file of an output's pieces and the row groups of inputs. `renew` returns other
         credentials for the files that are read where they lie, once these were refused."""
-        self._connect = connect
         self._views = views
         self._outputs = outputs
         self._folder = folder
         self._workers = max(workers, 1)
         self._threads = max(threads, 1)
+        self._cursor = Cursors(connect, self._threads)
         self._worker_memory_bytes = worker_memory_bytes
         self._splicer = splicer
         self._damaged = damaged
-        self._makeups = Makeups(splicer, views.columns, folder, self._files_per_scan)
+        self._lane_memory_bytes = worker_memory_bytes // LANE_SHARE
+        self._makeups = Makeups(splicer, views.columns, folder, self._files_per_scan, self._lane_memory_bytes)
         self._copies = copies
         self._renew = renew
-
-    @cached_property
-    def _connection(self) -> duckdb.DuckDBPyConnection:
-        """Opened by the first rewrite: a plan without groups must not pay for loading the extensions."""
-        return self._connect()
 
     def achieved_ratio(self, group: FileGroup, policy: CompactionPolicy) -> float:
         """Return bytes out per byte in, measured by writing a sample of the group to the spill folder."""
@@ -135,20 +136,10 @@ class DuckDBRewriteEngine:
                 failed.append((rewrite.group, rewrite.fault))
         return tuple(results), tuple(failed)
 
-    def _cursor(self) -> duckdb.DuckDBPyConnection:
-        return self._connection.cursor()
-
-    @contextmanager
-    def _threads_for(self, writes: int) -> Iterator[None]:
+    def _threads_for(self, writes: int) -> AbstractContextManager[None]:
         """Give each worker one thread while there is a file for each to write: two that share two threads take up to
         twice the memory, and more time."""
-        if writes >= self._workers > 1:
-            self._cursor().execute("SET threads = 1")
-        try:
-            yield
-        finally:
-            if writes >= self._workers > 1:
-                self._cursor().execute(f"SET threads = {self._threads}")
+        return self._cursor.of_one_thread() if writes >= self._workers > 1 else nullcontext()
 
     def _queue(self, rewrites: Sequence[GroupRewrite], policy: CompactionPolicy) -> tuple[list[Queued], int]:
         """Return what is to be done, group by group, for the copies of one group make room for those of the next; and
@@ -175,7 +166,7 @@ class DuckDBRewriteEngine:
         with rewrite.arriving:
             if rewrite.here is None:
                 here = rewrite.group if self._copies is None else self._copies.of(rewrite.group)
-                fault = wrong_size(here.tasks) or too_large(self._cursor(), here.tasks, self._worker_memory_bytes)
+                fault = wrong_size(here.tasks) or too_large(self._cursor, here.tasks, self._worker_memory_bytes)
                 if fault is not None:
                     raise fault
                 rewrite.here = here
@@ -239,7 +230,6 @@ class DuckDBRewriteEngine:
                 if progress is not None:
                     progress(done, len(queue))
 
-        _ = self._connection  # before the threads: they would open one each
         with ThreadPoolExecutor(max_workers=self._workers, thread_name_prefix="rewrite") as pool:
             waiting: list[Future[None]] = [pool.submit(guarded, rewrite, call) for rewrite, call in queue]
             for future in waiting:
@@ -272,12 +262,13 @@ class DuckDBRewriteEngine:
         for (rewrite, whole), target in zip(slices, targets, strict=True):
             rewrite.reserved.append(target.location)
             own = calls[rewrite.group.index]
-            if self._copies is not None and self._makeups.may_splice(whole, policy):
+            if self._copies is not None and self._makeups.worth_a_look(whole, policy):
                 own.append(partial(self.write_arrived, rewrite, whole, target, policy))
                 continue
-            assembly = self._makeups.assembly(whole, target, policy, wanted)
+            recipe = self._makeups.recipe(whole, policy)
+            assembly = self._makeups.assembly(recipe, target, wanted)
             if assembly is None:
-                own.append(partial(self.write_slice, rewrite, whole, target, policy))
+                own.append(partial(self.write_slice, rewrite, whole, target, policy, recipe.lane))
                 continue
             rewrite.assemblies.append(assembly)
             pieces = assembly.pieces or (None,)
@@ -293,17 +284,29 @@ class DuckDBRewriteEngine:
         self, rewrite: GroupRewrite, whole: Slice, target: OutputTarget, policy: CompactionPolicy
     ) -> None:
         """Write an output of files whose footers can be looked at once they have been fetched, piece by piece."""
-        assembly = self._makeups.assembly(self._as_read(rewrite, whole), target, policy, 1)
+        recipe = self._makeups.recipe(self._as_read(rewrite, whole), policy)
+        assembly = self._makeups.assembly(recipe, target, 1)
         if assembly is None:
-            self.write_slice(rewrite, whole, target, policy)
+            self.write_slice(rewrite, whole, target, policy, recipe.lane)
             return
         rewrite.assemblies.append(assembly)
         for piece in assembly.pieces or (None,):
             self.write_piece(rewrite, assembly, piece, policy)
 
-    def write_slice(self, rewrite: GroupRewrite, piece: Slice, target: OutputTarget, policy: CompactionPolicy) -> None:
+    def write_slice(
+        self,
+        rewrite: GroupRewrite,
+        piece: Slice,
+        target: OutputTarget,
+        policy: CompactionPolicy,
+        lane: Lane | None = None,
+    ) -> None:
+        """Write an output as a whole; `lane`: that is to do it, if it can."""
         here = self._as_read(rewrite, piece)
-        rows = self._copy(self._cursor(), here, target.local_path, policy, self._rows_of(here))
+        try:
+            rows = self._in_lane(lane, here, target.local_path, policy, self._rows_of(here))
+        except NoLane:
+            rows = self._copy(self._cursor(), here, target.local_path, policy, self._rows_of(here))
         if rows:
             rewrite.added.append(self._outputs.publish(target, sort_order_id=None))
         else:
@@ -320,8 +323,11 @@ class DuckDBRewriteEngine:
             here = self._as_read(rewrite, piece.slice)
             size = sql.even_row_groups(here.rows, self._rows_of(here))
             try:
-                self._copy(self._cursor(), here, piece.path, policy, size, shaped=piece.columns)
-            except Misfit:
+                if piece.lane is not None:
+                    self._in_lane(piece.lane, here, piece.path, policy, size)
+                else:
+                    self._copy(self._cursor(), here, piece.path, policy, size, shaped=piece.columns)
+            except (Misfit, NoLane):
                 assembly.is_misfit = True
         if not assembly.completes(piece):
             return
@@ -335,6 +341,14 @@ class DuckDBRewriteEngine:
             assembly.discard()
             self.write_slice(rewrite, assembly.whole, assembly.target, policy)
 
+    def _in_lane(self, lane: Lane | None, piece: Slice, path: str, policy: CompactionPolicy, size: int) -> int:
+        """Write a slice by a dictionary lane and return its rows. Errors: NoLane."""
+        if lane is None:
+            raise NoLane("a query has to do it")
+        return recode(
+            lane, piece, path, codec=policy.compression_codec, rows=size, memory_bytes=self._lane_memory_bytes
+        )
+
     def _copy(
         self,
         cursor: duckdb.DuckDBPyConnection,
@@ -345,14 +359,14 @@ class DuckDBRewriteEngine:
         *,
         shaped: Sequence[Column] | None = None,
     ) -> int:
-        limit = self._files_per_scan()
+        limit, codec = self._files_per_scan(), policy.compression_codec
         if len(piece.tasks) <= limit:
             view = self._views.write(piece.tasks)
             select = sql.select_slice(view, piece)
-            return self._write(cursor, select, path, view.columns, policy, size, shaped=shaped)
+            return write_rows(cursor, select, path, view.columns, codec=codec, row_group_size=size, shaped=shaped)
         with self._staged(cursor, piece.scans(limit), f"staged_{uuid.uuid4().hex}") as (name, columns):
             select = f"SELECT {sql.renamed(columns)} FROM {name}"
-            return self._write(cursor, select, path, columns, policy, size, shaped=shaped)
+            return write_rows(cursor, select, path, columns, codec=codec, row_group_size=size, shaped=shaped)
 
     def _rows_of(self, piece: Slice) -> int:
         return self._row_group_rows(piece.rows, piece.size_bytes)
@@ -381,20 +395,6 @@ class DuckDBRewriteEngine:
             yield name, view.columns
         finally:
             cursor.execute(f"DROP TABLE IF EXISTS {name}")
-
-    def _write(
-        self,
-        cursor: duckdb.DuckDBPyConnection,
-        select: str,
-        path: str,
-        columns: tuple[Column, ...],
-        policy: CompactionPolicy,
-        size: int,
-        *,
-        shaped: Sequence[Column] | None = None,
-    ) -> int:
-        codec = policy.compression_codec
-        return write_rows(cursor, select, path, columns, codec=codec, row_group_size=size, shaped=shaped)
 
     def write_sorted(self, rewrite: GroupRewrite, policy: CompactionPolicy) -> None:
         """Sort one group into a temporary table, which spills, then write contiguous ranges of it."""
@@ -429,7 +429,8 @@ class DuckDBRewriteEngine:
         for number, target in enumerate(targets):
             low, high = rows * number // files, rows * (number + 1) // files
             select = f"SELECT {sql.renamed(columns)} FROM {name} WHERE rowid >= {low} AND rowid < {high}"
-            self._write(cursor, select, target.local_path, columns, policy, size)
+            codec = policy.compression_codec
+            write_rows(cursor, select, target.local_path, columns, codec=codec, row_group_size=size)
             rewrite.added.append(self._outputs.publish(target, sort_order_id=order_id))
 
     def count_deleted(self, rewrite: GroupRewrite) -> None:

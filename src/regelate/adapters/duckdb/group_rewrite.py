@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from regelate.core.planning.lanes import Lane
 from regelate.core.planning.plan import FileGroup
 from regelate.core.running.parts import Spliced
 from regelate.core.running.rewrite import NewDataFile, OutputTarget, RewriteResult
@@ -52,11 +53,13 @@ class GroupRewrite:
 @dataclass(frozen=True, kw_only=True)
 class Piece:
     """A slice that is recoded into a file of its own, for an output that has more in it. `columns`: those that PyArrow
-    makes it of, to be of the shape of what is copied; None: it is written as any output is."""
+    makes it of, to be of the shape of what is copied; None: it is written as any output is. `lane`: the dictionary lane
+    that does it in the place of both."""
 
     slice: Slice
     path: str
     columns: tuple[Column, ...] | None = None
+    lane: Lane | None = None
 
 
 @dataclass(kw_only=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from regelate.adapters.duckdb.arrow_writer import needs_arrow
 from regelate.adapters.duckdb.group_rewrite import Assembly, Piece
 from regelate.adapters.duckdb.inputs import local_file
+from regelate.core.planning.lanes import Lane, lane_of, takes_lane
 from regelate.core.planning.plan import FileGroup
 from regelate.core.planning.splicing import Fate, StoredFile, likely_fate
 from regelate.core.policy.policy import CompactionPolicy
@@ -19,52 +21,87 @@ from regelate.core.table.schema import Column
 from regelate.ports.engine import Splicer
 
 
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How an output is made. `made`: of what, where some of it is copied; `lane`: that of all that
+    is recoded, None where a query does it; `by_arrow`: the columns of each shape that PyArrow makes."""
+
+    whole: Slice
+    made: Makeup | None = None
+    lane: Lane | None = None
+    by_arrow: Mapping[Hashable, tuple[Column, ...]] = field(default_factory=dict)
+
+
 class Makeups:
     """Looks at the footers of inputs that may be copied, and cuts the rest into pieces.
 
-    `files_per_scan`: the most files of a piece.
+    `files_per_scan`: the most files of a piece; `lane_memory_bytes`: what the rows of a lane may take, decoded.
     """
 
     def __init__(
-        self, splicer: Splicer, columns: Sequence[Column], folder: Path, files_per_scan: Callable[[], int]
+        self,
+        splicer: Splicer,
+        columns: Sequence[Column],
+        folder: Path,
+        files_per_scan: Callable[[], int],
+        lane_memory_bytes: int,
     ) -> None:
         self._splicer = splicer
+        self._columns = columns
         self._by_duckdb = [] if needs_arrow(columns) else [splicer.by_duckdb]
         self._folder = folder
         self._files_per_scan = files_per_scan
+        self._lane_memory_bytes = lane_memory_bytes
 
-    def may_splice(self, whole: Slice, policy: CompactionPolicy) -> bool:
-        """Say, by the manifests alone, whether a footer of these files is worth a look."""
-        return any(self._is_likely(whole, index, policy) for index in range(len(whole.tasks)))
+    def worth_a_look(self, whole: Slice, policy: CompactionPolicy) -> bool:
+        """Say, by the manifests alone, whether the footers of these files are."""
+        return self._may_splice(whole, policy) or takes_lane(whole.tasks, self._columns, policy)
 
-    def assembly(self, whole: Slice, target: OutputTarget, policy: CompactionPolicy, wanted: int) -> Assembly | None:
+    def recipe(self, whole: Slice, policy: CompactionPolicy) -> Recipe:
+        """Say what an output is made of and how, by the manifests and, where they are worth it, the footers."""
+        lane_pays = takes_lane(whole.tasks, self._columns, policy)
+        if not lane_pays and not self._may_splice(whole, policy):
+            return Recipe(whole=whole)
+        files = [
+            self._look(task.data_file.path) if lane_pays or self._is_likely(whole, index, policy) else None
+            for index, task in enumerate(whole.tasks)
+        ]
+        shapes = dict.fromkeys(file.shape for file in files if file is not None and file.doubt is None)
+        by_arrow = {shape: columns for shape in shapes if (columns := self._splicer.by_arrow(shape)) is not None}
+        lane = self._lane(files, by_arrow) if lane_pays else None
+        recodable = dict.fromkeys((*self._by_duckdb, *by_arrow))
+        return Recipe(whole=whole, made=makeup(whole, files, policy, list(recodable)), lane=lane, by_arrow=by_arrow)
+
+    def assembly(self, recipe: Recipe, target: OutputTarget, wanted: int) -> Assembly | None:
         """Return what an output is joined from; None where it is written as a whole.
 
         What is recoded is cut into `wanted` pieces, or as many as scans of so many files take.
         """
-        made = self._makeup(whole, policy) if self.may_splice(whole, policy) else None
+        made, whole = recipe.made, recipe.whole
         if made is None:
             pieces = self._pieces(whole, wanted)
             if len(pieces) == 1:
                 return None
-            return Assembly(whole=whole, target=target, sources=[self._piece(piece) for piece in pieces])
-        columns = None if made.shape in self._by_duckdb else self._splicer.by_arrow(made.shape)
+            return Assembly(whole=whole, target=target, sources=[self._piece(p, None, recipe.lane) for p in pieces])
+        columns = None if made.shape in self._by_duckdb else recipe.by_arrow.get(made.shape)
         sources: list[Piece | Spliced] = []
         for part in made.parts:
             if isinstance(part, Spliced):
                 sources.append(part)
             else:
-                sources += [self._piece(piece, columns) for piece in self._pieces(part, wanted)]
+                sources += [self._piece(piece, columns, recipe.lane) for piece in self._pieces(part, wanted)]
         return Assembly(whole=whole, target=target, sources=sources, spliced_bytes=made.spliced_bytes)
 
-    def _makeup(self, whole: Slice, policy: CompactionPolicy) -> Makeup | None:
-        files = [
-            self._look(task.data_file.path) if self._is_likely(whole, index, policy) else None
-            for index, task in enumerate(whole.tasks)
-        ]
-        shapes = dict.fromkeys(file.shape for file in files if file is not None and file.doubt is None)
-        by_arrow = [shape for shape in shapes if shape not in self._by_duckdb and self._splicer.by_arrow(shape)]
-        return makeup(whole, files, policy, [*self._by_duckdb, *by_arrow])
+    def _lane(self, files: Sequence[StoredFile | None], by_arrow: Mapping[Hashable, tuple[Column, ...]]) -> Lane | None:
+        """Return the lane of all of these files; None where they are not of one shape that PyArrow writes."""
+        sound = [file for file in files if file is not None and file.doubt is None]
+        shapes = {file.shape for file in sound}
+        if len(sound) < len(files) or len(shapes) != 1 or not shapes <= by_arrow.keys():
+            return None
+        return lane_of(sound, by_arrow[shapes.pop()], self._lane_memory_bytes)
+
+    def _may_splice(self, whole: Slice, policy: CompactionPolicy) -> bool:
+        return any(self._is_likely(whole, index, policy) for index in range(len(whole.tasks)))
 
     def _is_likely(self, whole: Slice, index: int, policy: CompactionPolicy) -> bool:
         return likely_fate(whole.tasks[index], policy, whole.size_ratio(index)) is Fate.SPLICED
@@ -82,9 +119,9 @@ class Makeups:
             return (part,)
         return part.pieces(self._files_per_scan(), wanted)
 
-    def _piece(self, piece: Slice, columns: tuple[Column, ...] | None = None) -> Piece:
+    def _piece(self, piece: Slice, columns: tuple[Column, ...] | None, lane: Lane | None) -> Piece:
         path = self._folder / f"piece-{uuid.uuid4().hex}.parquet"
-        return Piece(slice=piece, path=str(path), columns=columns)
+        return Piece(slice=piece, path=str(path), columns=columns, lane=lane)
 
 
 def sources_of(assembly: Assembly, here: FileGroup) -> Iterator[Source]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import duckdb
 
+from regelate.adapters.duckdb.inputs import Connect
 from regelate.adapters.duckdb.sql import MIN_ROW_GROUP_ROWS, file_name
 from regelate.core.table.table import FileScanTask
 from regelate.errors import ResourceExhausted
@@ -18,9 +19,7 @@ MOST_COMPRESSION = 256
 """A file that would fit though it were compressed to a 256th is not opened for this."""
 
 
-def too_large(
-    cursor: duckdb.DuckDBPyConnection, tasks: Sequence[FileScanTask], memory_bytes: int
-) -> ResourceExhausted | None:
+def too_large(cursor: Connect, tasks: Sequence[FileScanTask], memory_bytes: int) -> ResourceExhausted | None:
     """Return the fault of the file whose rows are so wide that a row group of them exceeds one worker's memory, if any.
 
     Footers count bytes before dictionaries and run lengths are resolved, so what passes may still run out of memory.
@@ -35,7 +34,7 @@ def too_large(
         "GROUP BY file_name ORDER BY width DESC, file_name LIMIT 1"
     )
     try:
-        found = cursor.execute(query).fetchone()
+        found = cursor().execute(query).fetchone()
     except duckdb.Error:  # whoever reads it next says why
         return None
     path, width = found or ("", 0)

@@ -40,6 +40,8 @@ from regelate.errors import InvariantViolated
 log = logging.getLogger(__name__)
 TOTAL_BYTES, GROUP_OFFSET, TOTAL_COMPRESSED, ORDINAL = 2, 5, 6, 7
 """Fields of a RowGroup."""
+DICTIONARIES = frozenset((2, 8))
+"""PLAIN_DICTIONARY and RLE_DICTIONARY, among the encodings of a column chunk."""
 MAX_ORDINAL = 2**15 - 1
 WRITER = f"regelate version {__version__}".encode()
 """Who wrote a file of which several writers wrote the row groups."""
@@ -69,13 +71,7 @@ class ParquetSplicer:
                 found = read_file(file, self._columns)
         except (Malformed, OSError) as error:
             return StoredFile(doubt=str(error))
-        groups = (
-            RowGroup(
-                rows=group.rows, size_bytes=group.size_bytes, codecs=frozenset(chunk.codec for chunk in group.chunks)
-            )
-            for group in found.groups
-        )
-        return StoredFile(shape=found.shape, groups=tuple(groups))
+        return StoredFile(shape=found.shape, groups=tuple(map(_told, found.groups)))
 
     def join(self, sources: Sequence[Source], target: str) -> bool:
         """Join local files into a new one, in their order; False where they cannot be one after all.
@@ -159,6 +155,16 @@ class ParquetSplicer:
                 COLUMN_ORDERS: (LIST, type_orders(len(paths))),
             })  # fmt: skip
             sink.write(ended(encode(footer)))
+
+
+def _told(group: Group) -> RowGroup:
+    return RowGroup(
+        rows=group.rows,
+        size_bytes=group.size_bytes,
+        codecs=frozenset(chunk.codec for chunk in group.chunks),
+        uncompressed_bytes=sum(chunk.uncompressed for chunk in group.chunks),
+        dictionaries=frozenset(place for place, chunk in enumerate(group.chunks) if chunk.encodings & DICTIONARIES),
+    )
 
 
 def _chosen(found: ParquetFile, source: Source) -> list[Group]:

@@ -48,11 +48,14 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroup:
-    """One row group, as a footer tells. `codecs`: of its column chunks, by Iceberg's names."""
+    """One row group, as a footer tells. `codecs`: of its column chunks, by Iceberg's names; `uncompressed_bytes`: of
+    its pages; `dictionaries`: the places of the leaf columns of which it stores some as such."""
 
     rows: int
     size_bytes: int
     codecs: frozenset[str]
+    uncompressed_bytes: int = 0
+    dictionaries: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

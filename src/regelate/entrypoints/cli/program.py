@@ -26,7 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     from regelate.entrypoints.cli.running import run
+    from regelate.entrypoints.memory import use_system_memory
 
+    use_system_memory()
     try:
         code = run(args)
         sys.stdout.flush()

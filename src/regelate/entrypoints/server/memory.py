@@ -9,7 +9,8 @@ after as many again 440; so it is 44 and 60.
 from __future__ import annotations
 
 import ctypes
-import os
+
+from regelate.entrypoints.memory import use_system_memory
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of mallopt(3)."""
@@ -19,7 +20,7 @@ KEPT_BYTES = 128 * 1024
 
 def keep_little_memory() -> None:
     """Let this process give back what it frees. Call it before PyArrow is imported; ARROW_DEFAULT_MEMORY_POOL wins."""
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    use_system_memory()
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is None:  # not glibc
         return

@@ -1,0 +1,45 @@
+"""Which files a dictionary lane recodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from regelate.core.planning.lanes import LANE_ROWS, takes_lane
+from regelate.core.policy.policy import CompactionPolicy, SortField, Strategy
+from regelate.core.table.schema import Column
+from regelate.core.table.table import FileScanTask
+from tests.unit.core.model_table import data_file, position_delete
+
+ID = Column(field_id=1, name="id", type="long", required=False)
+TAGS = Column(field_id=2, name="tags", type="list", required=False, children=(replace(ID, field_id=3, name="element"),))
+SORTED = CompactionPolicy(strategy=Strategy.SORT, sort_order=(SortField(column="id"),))
+
+
+def tasks(*rows: int) -> list[FileScanTask]:
+    return [FileScanTask(data_file=data_file(f"f{at}", 10 * n, rows=n)) for at, n in enumerate(rows)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "policy", "taken"),
+    [
+        ((LANE_ROWS, LANE_ROWS), (ID,), CompactionPolicy(), True),
+        ((1, 2 * LANE_ROWS), (ID,), CompactionPolicy(), True),
+        ((LANE_ROWS, LANE_ROWS - 1), (ID,), CompactionPolicy(), False),
+        ((LANE_ROWS,), (ID, TAGS), CompactionPolicy(), False),
+        ((LANE_ROWS,), (ID,), CompactionPolicy(compression_codec="gzip"), False),
+        ((LANE_ROWS,), (ID,), SORTED, False),
+    ],
+    ids=["large enough", "on average", "small", "nested", "gzip", "sort"],
+)
+def test_a_lane_is_for_flat_files_of_some_rows_that_are_merely_put_together(
+    rows: tuple[int, ...], columns: tuple[Column, ...], policy: CompactionPolicy, taken: bool
+) -> None:
+    assert takes_lane(tasks(*rows), columns, policy) is taken
+
+
+def test_files_with_deletes_take_no_lane() -> None:
+    (task,) = tasks(LANE_ROWS)
+    deleting = replace(task, deletes=(position_delete("d", 2, of=task.data_file),))
+    assert takes_lane([task, deleting], (ID,), CompactionPolicy()) is False
