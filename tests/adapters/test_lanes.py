@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FixedType, FloatType, LongType, NestedField, StringType
 
 from regelate.adapters.duckdb import engine as engines
+from regelate.adapters.duckdb.lanes import NoLane, check_indices
 from regelate.adapters.parquet.chunks import META_DATA
 from regelate.adapters.parquet.footer import COLUMNS, ROW_GROUPS, read_footer, replace_footer
 from regelate.adapters.parquet.thrift import I64, LIST, STRUCT, Items, Struct
@@ -263,3 +265,24 @@ def test_a_footer_with_wrong_sizes_of_levels_ends_no_process(lake: Lake) -> None
     add_written(table, by_pyarrow, some(1_000, 1_000), group=1_000)
     compact(lake, table)
     assert column_of(table, "n").to_pylist() == list(range(2_000))
+
+
+def beyond_its_dictionary(path: Path) -> pa.ChunkedArray:
+    """Garble pages until a column that is read as dictionaries has an index beyond its own."""
+    pq.write_table(pa.table({"text": ["a", "b", "c"] * 50}), path, compression="none", store_schema=False)
+    sound = path.read_bytes()
+    for at in range(4, len(sound) - 8 - int.from_bytes(sound[-8:-4], "little")):
+        path.write_bytes(sound[:at] + b"\xff" + sound[at + 1 :])
+        with suppress(pa.ArrowException, OSError):
+            column = pq.ParquetFile(path, read_dictionary=["text"]).read(use_threads=False).column("text")
+            if any(index >= len(c.dictionary) for c in column.chunks for index in c.indices.to_pylist()):
+                return column
+    raise AssertionError("no page can be garbled so")
+
+
+def test_t53_indices_beyond_a_dictionary_are_read_without_an_error(tmp_path: Path) -> None:
+    column = beyond_its_dictionary(tmp_path / "garbled.parquet")
+    with pytest.raises(pa.ArrowInvalid):
+        pq.read_table(tmp_path / "garbled.parquet")
+    with pytest.raises(NoLane):
+        check_indices(column)

@@ -133,14 +133,14 @@ def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:
     columns = []
     for read, field in zip(table.columns, schema, strict=True):
         if pa.types.is_dictionary(read.type):
-            _check_indices(read)
+            check_indices(read)
             columns.append(read)
         else:
             columns.append(read if read.type == field.type else read.cast(field.type))
     return pa.Table.from_arrays(columns, names=schema.names)
 
 
-def _check_indices(column: pa.ChunkedArray) -> None:
+def check_indices(column: pa.ChunkedArray) -> None:
     """Refuse indices that a dictionary does not have, of nulls too: PyArrow reads what a garbled page names, and would
     write whatever lies there."""
     for chunk in column.chunks:
