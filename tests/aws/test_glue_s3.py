@@ -6,10 +6,12 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from regelate.adapters.clock import SystemClock
 from regelate.adapters.duckdb.session import open_session
+from regelate.core.planning import lanes, splicing
 from regelate.core.requests import CompactRequest
 from regelate.core.table.storage import ObjectStoreAccess
 from regelate.tenancy import Address
@@ -182,3 +184,25 @@ def test_another_file_io_of_pyiceberg_still_works(aws: str, tmp_path: Path) -> N
     lake.users()
     assert lake.stack.ok("COMPACT", "users")["status"] == "COMPLETED"
     assert lake.count() == {"count": 50, "sum_id": 1225}
+
+
+@pytest.mark.parametrize("target", [None, 20_000], ids=["one output", "several"])
+def test_files_that_were_fetched_are_recoded_in_a_lane(
+    lake: S3Lake, monkeypatch: pytest.MonkeyPatch, target: int | None
+) -> None:
+    """One output is made in pieces by all workers, which none of them can look at before the files are here."""
+    monkeypatch.setattr(lanes, "LANE_ROWS", 10)
+    monkeypatch.setattr(splicing, "WHOLE_ROWS", 100)
+    monkeypatch.setattr(splicing, "WHOLE_BYTES", 2**40)
+    lake.stack.create("users", {"id": "long!", "name": "string"})
+    for low in range(0, 6_000, 1_000):
+        rows = [{"id": n, "name": f"{n * 7919 % 6007:x}" * 3} for n in range(low, low + 1_000)]
+        lake.stack.ok("WRITE", "users", records=rows)
+    options = {"splice": "never"} | ({} if target is None else {"target-file-size-bytes": target})
+    assert lake.stack.ok("COMPACT", "users", verify="strict", force=True, options=options)["status"] == "COMPLETED"
+    assert lake.count() == {"count": 6_000, "sum_id": 17_997_000}
+    paths = [task.file.file_path for task in lake.table().scan().plan_files()]
+    assert (len(paths) > 1) == (target is not None)
+    for path in paths:
+        with lake.table().io.new_input(path).open() as file:
+            assert "parquet-cpp-arrow" in pq.read_metadata(file).created_by

@@ -23,7 +23,7 @@ from regelate.adapters.duckdb.fingerprints import of_file, of_views
 from regelate.adapters.duckdb.group_rewrite import Assembly, Call, GroupRewrite, Piece, Queued
 from regelate.adapters.duckdb.inputs import check_checksums, check_remote, wrong_size
 from regelate.adapters.duckdb.lanes import NoLane, recode
-from regelate.adapters.duckdb.makeups import Makeups, sources_of
+from regelate.adapters.duckdb.makeups import Makeups, Recipe, sources_of
 from regelate.adapters.duckdb.question import scan_paths
 from regelate.adapters.duckdb.row_groups import too_large
 from regelate.adapters.duckdb.secrets import use_store
@@ -262,14 +262,17 @@ class DuckDBRewriteEngine:
         for (rewrite, whole), target in zip(slices, targets, strict=True):
             rewrite.reserved.append(target.location)
             own = calls[rewrite.group.index]
-            if self._copies is not None and self._makeups.worth_a_look(whole, policy):
-                own.append(partial(self.write_arrived, rewrite, whole, target, policy))
-                continue
-            recipe = self._makeups.recipe(whole, policy)
-            assembly = self._makeups.assembly(recipe, target, wanted)
+            remote = self._copies is not None  # and nobody can look at the files before they are here
+            recipe = Recipe(whole=whole) if remote else self._makeups.recipe(whole, policy)
+            waits = remote and self._makeups.may_splice(whole, policy)
+            assembly = None if waits else self._makeups.assembly(recipe, target, wanted)
             if assembly is None:
-                own.append(partial(self.write_slice, rewrite, whole, target, policy, recipe.lane))
+                write = self.write_arrived if remote else partial(self.write_slice, lane=recipe.lane)
+                own.append(partial(write, rewrite, whole, target, policy))
                 continue
+            if remote:
+                read = partial(self._as_read, rewrite, whole)
+                assembly.lane_on_arrival = lambda read=read: self._makeups.recipe(read(), policy).lane
             rewrite.assemblies.append(assembly)
             pieces = assembly.pieces or (None,)
             own += [partial(self.write_piece, rewrite, assembly, piece, policy) for piece in pieces]
@@ -323,8 +326,9 @@ class DuckDBRewriteEngine:
             here = self._as_read(rewrite, piece.slice)
             size = sql.even_row_groups(here.rows, self._rows_of(here))
             try:
-                if piece.lane is not None:
-                    self._in_lane(piece.lane, here, piece.path, policy, size)
+                lane = assembly.lane_of(piece)
+                if lane is not None:
+                    self._in_lane(lane, here, piece.path, policy, size)
                 else:
                     self._copy(self._cursor(), here, piece.path, policy, size, shaped=piece.columns)
             except (Misfit, NoLane):

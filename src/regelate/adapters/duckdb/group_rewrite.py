@@ -65,7 +65,8 @@ class Piece:
 @dataclass(kw_only=True)
 class Assembly:
     """An output that is joined from pieces, each a file of its own, and row groups of the inputs: the last of the
-    pieces to be ready puts all together. `is_misfit`: rows of a piece cannot be of the shape that it must have."""
+    pieces to be ready puts all together. `is_misfit`: rows of a piece cannot be of the shape that it must have;
+    `lane_on_arrival`: tells the lane of all pieces once the files are here, where nobody could look before."""
 
     whole: Slice
     target: OutputTarget
@@ -74,11 +75,20 @@ class Assembly:
     ready: set[str] = field(default_factory=set)
     is_spent: bool = False
     is_misfit: bool = False
+    lane_on_arrival: Callable[[], Lane | None] | None = None
+    lane: Lane | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
         return tuple(source for source in self.sources if isinstance(source, Piece))
+
+    def lane_of(self, piece: Piece) -> Lane | None:
+        """Return the dictionary lane of a piece; None where a query writes it."""
+        with self.lock:
+            if self.lane_on_arrival is not None:
+                self.lane, self.lane_on_arrival = self.lane_on_arrival(), None
+        return piece.lane or self.lane
 
     def completes(self, piece: Piece | None) -> bool:
         """Say whether a piece that is ready now is the last; None where there is none to wait for."""

@@ -53,14 +53,14 @@ class Makeups:
         self._files_per_scan = files_per_scan
         self._lane_memory_bytes = lane_memory_bytes
 
-    def worth_a_look(self, whole: Slice, policy: CompactionPolicy) -> bool:
-        """Say, by the manifests alone, whether the footers of these files are."""
-        return self._may_splice(whole, policy) or takes_lane(whole.tasks, self._columns, policy)
+    def may_splice(self, whole: Slice, policy: CompactionPolicy) -> bool:
+        """Say, by the manifests alone, whether some of these files may be copied."""
+        return any(self._is_likely(whole, index, policy) for index in range(len(whole.tasks)))
 
     def recipe(self, whole: Slice, policy: CompactionPolicy) -> Recipe:
         """Say what an output is made of and how, by the manifests and, where they are worth it, the footers."""
         lane_pays = takes_lane(whole.tasks, self._columns, policy)
-        if not lane_pays and not self._may_splice(whole, policy):
+        if not lane_pays and not self.may_splice(whole, policy):
             return Recipe(whole=whole)
         files = [
             self._look(task.data_file.path) if lane_pays or self._is_likely(whole, index, policy) else None
@@ -99,9 +99,6 @@ class Makeups:
         if len(sound) < len(files) or len(shapes) != 1 or not shapes <= by_arrow.keys():
             return None
         return lane_of(sound, by_arrow[shapes.pop()], self._lane_memory_bytes)
-
-    def _may_splice(self, whole: Slice, policy: CompactionPolicy) -> bool:
-        return any(self._is_likely(whole, index, policy) for index in range(len(whole.tasks)))
 
     def _is_likely(self, whole: Slice, index: int, policy: CompactionPolicy) -> bool:
         return likely_fate(whole.tasks[index], policy, whole.size_ratio(index)) is Fate.SPLICED
