@@ -42,13 +42,13 @@ def recode(lane: Lane, piece: Slice, path: str, *, codec: str, rows: int, memory
     """
     schema = arrow_schema(lane.columns)
     written = 0
-    with closing(_Sink(path, schema, codec)) as sink:
-        try:
+    try:
+        with closing(_Sink(path, schema, codec)) as sink:
             for table in _row_groups(_tables(lane, piece, schema), rows, memory_bytes):
                 written += sink.write(table)
                 del table
-        except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # whatever it is, a query says it better
-            raise NoLane(str(error)) from error
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # whatever it is, a query says it better
+        raise NoLane(str(error)) from error
     return written
 
 
