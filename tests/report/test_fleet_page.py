@@ -219,7 +219,7 @@ def test_the_backlog_is_drawn_in_the_order_of_time_up_to_its_axis() -> None:
     ]
     drawn = backlog_chart(points)
     (line,) = re.findall(r'class="line" points="(.*?)"', drawn)
-    assert line.split() == ["56.0,14.0", f"{WIDTH - 16:.1f},188.0"]
+    assert line.split() == ["68.0,14.0", f"{WIDTH - 16:.1f},188.0"]
     assert "Files to rewrite: 40 at first, 0 now" in drawn
     assert [html.unescape(text) for text in re.findall(r'end">(\S+?)</text>', drawn)][:5] == [
         "0",
@@ -253,7 +253,7 @@ def test_every_priced_run_is_a_dot_within_the_picture(prices: list[tuple[float, 
     drawn = prediction_chart(runs)
     dots = re.findall(r'class="run kind\d" cx="(.*?)" cy="(.*?)"', drawn)
     assert len(dots) == len(runs)
-    assert all(56 <= float(x) <= WIDTH - 16 and 14 <= float(y) <= 188 for x, y in dots)
+    assert all(68 <= float(x) <= WIDTH - 16 and 14 <= float(y) <= 188 for x, y in dots)
 
 
 def test_each_operation_has_a_colour_and_is_named_where_it_ran() -> None:

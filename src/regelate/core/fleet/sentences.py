@@ -64,7 +64,9 @@ def dollars(amount: float) -> str:
 def duration(seconds: float) -> str:
     if seconds >= 5400:
         return f"{seconds / 3600:,.1f} h"
-    return f"{seconds / 60:,.0f} min" if seconds >= 90 else f"{seconds:,.0f} s"
+    if seconds >= 90:
+        return f"{seconds / 60:,.0f} min"
+    return f"{seconds:,.0f} s" if seconds >= 1 else "less than a second"
 
 
 def at(when_ms: int) -> str:

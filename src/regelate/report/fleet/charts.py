@@ -15,7 +15,7 @@ from regelate.report.fleet.contents import BacklogPoint, RunLine
 from regelate.report.fleet.texts import dollars_text, escaped, short_count, time_text
 
 WIDTH, HEIGHT = 640, 220
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 14, 32
+_LEFT, _RIGHT, _TOP, _BOTTOM = 68, 16, 14, 32
 _NEAR = 0.3
 """A prediction is called near within so much of what was paid."""
 _TICKS = 4
