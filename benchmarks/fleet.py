@@ -67,6 +67,7 @@ def fleet(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Prom
         "outcomes": dict(Counter(run["outcome"] for run in ran)),
         "statuses after": after["statuses"],
         "median error of predicted dollars": _error(ran),
+        "median error of predicted seconds": _error(ran, "seconds"),
     }
     promises = [
         Promise(name="the bill / the budget", ratio=bill / budget, limit=1.0),
@@ -87,9 +88,9 @@ def fleet(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Prom
     return found, promises
 
 
-def _error(ran: list[dict[str, Any]]) -> float:
-    """Return the median of how far off predicted dollars were, as a share of what was paid."""
-    return statistics.median(abs(run["dollars"] - run["predicted_dollars"]) / run["dollars"] for run in ran)
+def _error(ran: list[dict[str, Any]], what: str = "dollars") -> float:
+    """Return the median of how far off predictions were, as a share of what was paid, or of the seconds that it took."""
+    return statistics.median(abs(run[what] - run[f"predicted_{what}"]) / run[what] for run in ran if run[what])
 
 
 def _names(tables: int) -> list[str]:
