@@ -89,7 +89,7 @@ def fleet(work: Path, runs: int, quick: bool) -> tuple[dict[str, Any], list[Prom
 
 
 def _error(ran: list[dict[str, Any]], what: str = "dollars") -> float:
-    """Return the median of how far off predictions were, as a share of what was paid, or of the seconds that it took."""
+    """Return the median of how far off predictions were, as a share of what was paid, or of the seconds it took."""
     return statistics.median(abs(run[what] - run[f"predicted_{what}"]) / run[what] for run in ran if run[what])
 
 
