@@ -78,7 +78,7 @@ def outcome(path: str) -> str:
     splicer = ParquetSplicer(COLUMNS)
     file = splicer.look(path)
     columns = splicer.by_arrow(file.shape)
-    lane = None if columns is None else lane_of([file], columns, MEMORY)
+    lane = None if columns is None else lane_of({path: file}, columns, MEMORY)
     try:
         if lane is None:
             return NO_LANE

@@ -12,10 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FixedType, FloatType, LongType, NestedField, StringType
 
 from regelate.adapters.duckdb import engine as engines
+from regelate.adapters.duckdb import lanes as recoding
 from regelate.adapters.duckdb.lanes import NoLane, check_indices
 from regelate.adapters.parquet.chunks import META_DATA
 from regelate.adapters.parquet.footer import COLUMNS, ROW_GROUPS, read_footer, replace_footer
@@ -25,7 +27,7 @@ from regelate.adapters.parquet.thrift_writer import encode
 from regelate.core.planning import lanes
 from regelate.errors import RegelateError
 from tests.adapters.mutated_lanes import NO_LANE, REFUSED, SAME, mutations
-from tests.support.iceberg_tables import duckdb_rows, live_data_paths, local_path, row_texts, rows
+from tests.support.iceberg_tables import duckdb_rows, live_data_files, live_data_paths, local_path, row_texts, rows
 from tests.support.lake import Lake, in_table_order
 from tests.support.writers import EVERY, WRITERS, add_written, by_duckdb, by_pyarrow, every
 
@@ -286,3 +288,90 @@ def test_t53_indices_beyond_a_dictionary_are_read_without_an_error(tmp_path: Pat
         pq.read_table(tmp_path / "garbled.parquet")
     with pytest.raises(NoLane):
         check_indices(column)
+
+
+def with_a_value_twice(path: Path, rows_of: pa.Table, schema: Schema, group: int, codec: str) -> None:
+    """Write a dictionary of zza, zza, zzc and zzd, of which the last is not referred to."""
+    given = schema_to_pyarrow(schema)
+    texts = pa.DictionaryArray.from_arrays(
+        pa.array([n % 3 for n in range(len(rows_of))], pa.int32()), ["zza", "zzb", "zzc", "zzd"]
+    )
+    table = pa.table([rows_of["n"], texts, rows_of["v"]], schema=given.set(1, given.field(1).with_type(texts.type)))
+    pq.write_table(table, path, compression="none", store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"\3\0\0\0zzb", b"\3\0\0\0zza"))
+
+
+def of_no_values(path: Path, rows_of: pa.Table, schema: Schema, group: int, codec: str) -> None:
+    """Write a dictionary page that says it has no values, though all rows refer to its only one."""
+    same = rows_of.set_column(1, "text", pa.array(["q"] * len(rows_of)))
+    table = same.cast(schema_to_pyarrow(schema))
+    pq.write_table(table, path, compression="none", store_schema=False, use_dictionary=["text"])
+    data = path.read_bytes()
+    at = data.index(b"\x4c\x15\x02", pq.read_metadata(path).row_group(0).column(1).dictionary_page_offset)
+    path.write_bytes(data[: at + 2] + b"\0" + data[at + 3 :])
+
+
+def test_a_dictionary_with_a_value_twice_is_read_as_it_stands(lake: Lake) -> None:
+    table = lake.table(NARROW)
+    add_written(table, with_a_value_twice, some(0, 100), group=100)
+    add_written(table, by_pyarrow, some(100, 100), group=100)
+    compact(lake, table, verify="fast")
+    assert column_of(table, "text").to_pylist()[:99] == ["zza", "zza", "zzc"] * 33
+
+
+def test_t54_a_value_that_comes_twice_in_a_dictionary_shifts_those_after_it(tmp_path: Path, lake: Lake) -> None:
+    path, schema = tmp_path / "twice.parquet", lake.table(NARROW).schema()
+    rows_of = pa.table({"n": range(3), "text": ["", "", ""], "v": [0.0, 0.0, 0.0]})
+    with_a_value_twice(path, rows_of, schema, 3, "none")
+    assert pq.read_table(path).column("text").to_pylist() == ["zza", "zza", "zzc"]
+    shifted = pq.ParquetFile(path, read_dictionary=["text"]).read().column("text")
+    assert shifted.to_pylist() == ["zza", "zzc", "zzd"]
+
+
+def test_values_of_a_dictionary_that_has_none_are_refused(lake: Lake) -> None:
+    table = lake.table(NARROW)
+    add_written(table, of_no_values, some(0, 100), group=100, metrics=False)
+    add_written(table, by_pyarrow, some(100, 100), group=100)
+    before = table.refresh().metadata_location
+    with pytest.raises(RegelateError) as caught:
+        lake.compact(table, force=True)
+    assert caught.value.code == "DATA_FILE_CORRUPT"
+    assert table.refresh().metadata_location == before
+
+
+@pytest.mark.parametrize("each", [1, 2], ids=["plain", "dictionary"])
+def test_a_long_text_leaves_its_column_the_bounds_that_a_query_gives_it(lake: Lake, each: int) -> None:
+    table = lake.table(NARROW)
+    for low in (0, 1_000):
+        texts = [f"t{n // each:05}" for n in range(low, low + 1_000)]
+        texts[5] = "zz" + "x" * 5_000
+        add_written(table, by_pyarrow, [(low + n, text, 0.0) for n, text in enumerate(texts)], group=1_000)
+    compact(lake, table)
+    (file,) = live_data_files(table.refresh())
+    assert file.lower_bounds[2].startswith(b"t0000")
+    assert file.upper_bounds[2].startswith(b"zzx")
+
+
+def test_texts_that_would_take_too_much_spelled_out_are_left_to_a_query(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One long text fills most rows, and many short ones make its dictionary too large."""
+    refused: list[str] = []
+    init = recoding.NoLane.__init__
+    monkeypatch.setattr(recoding.NoLane, "__init__", lambda self, *told: (refused.extend(told), init(self))[1])
+    monkeypatch.setattr(recoding._Sink, "_spell", limited(recoding._Sink._spell))
+    table = lake.table(NARROW)
+    for low in (0, 10_000):
+        texts = ["x" * 4_000 if n % 4 else f"u{n}" for n in range(low, low + 10_000)]
+        add_written(table, by_pyarrow, [(low + n, text, 0.0) for n, text in enumerate(texts)], group=10_000)
+    compact(lake, table, verify="fast")
+    assert any(told.startswith("the texts of 'text' take") for told in refused)
+    assert column_of(table, "n").to_pylist() == list(range(20_000))
+
+
+def limited(spell: Any) -> Any:
+    def spelled(self: Any, table: pa.Table) -> Any:
+        self._memory_bytes = 10_000_000
+        return spell(self, table)
+
+    return spelled

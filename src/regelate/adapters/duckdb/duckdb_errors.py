@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import duckdb
 
@@ -110,10 +110,13 @@ def _refused(error: duckdb.Error, text: str) -> RegelateError | None:
     return None
 
 
-def located(fault: RegelateError, connection: duckdb.DuckDBPyConnection, scanned: ScanPaths) -> RegelateError:
+def located(
+    fault: RegelateError, connect: Callable[[], duckdb.DuckDBPyConnection], scanned: ScanPaths
+) -> RegelateError:
     """Find the file of a corruption whose message names none, by reading the inputs one by one."""
     if not isinstance(fault, DataUnavailable) or fault.details.get("path") is not None:
         return fault
+    connection = connect()
     deletes = dict.fromkeys(scanned.deletes, "DELETE_FILE_CORRUPT")
     for path, code in {**deletes, **dict.fromkeys(scanned.data, fault.code)}.items():
         try:

@@ -240,7 +240,7 @@ class DuckDBRewriteEngine:
             call()
         except duckdb.Error as error:
             scanned = scan_paths(rewrite.tasks)
-            return located(reading_fault(error, scanned), self._cursor(), scanned)
+            return located(reading_fault(error, scanned), self._cursor, scanned)
         except Exception as error:  # noqa: BLE001  the group is given back with it: nothing is swallowed
             return exhausted(error) or error
         return None

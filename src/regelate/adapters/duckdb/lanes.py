@@ -6,7 +6,7 @@ looked at strictly before: PyArrow ends the process on a garbled one (trap T31: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -30,6 +30,10 @@ PAGE_ROWS = 1 << 30
 """Pages end by their bytes: 20,000 rows, PyArrow's own measure, take a quarter more room."""
 
 
+LONGEST_BOUND = 4_096
+"""Bytes of a bound that PyArrow writes into a footer at most."""
+
+
 class NoLane(Exception):
     """A lane cannot recode these files; a query can, or says what is wrong with them."""
 
@@ -43,11 +47,11 @@ def recode(lane: Lane, piece: Slice, path: str, *, codec: str, rows: int, memory
     schema = arrow_schema(lane.columns)
     written = 0
     try:
-        with closing(_Sink(path, schema, codec)) as sink:
+        with closing(_Sink(path, schema, codec, memory_bytes)) as sink:
             for table in _row_groups(_tables(lane, piece, schema), rows, memory_bytes):
                 written += sink.write(table)
                 del table
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # whatever it is, a query says it better
+    except Exception as error:  # whatever it is, a query does it, or says it better
         raise NoLane(str(error)) from error
     return written
 
@@ -55,8 +59,9 @@ def recode(lane: Lane, piece: Slice, path: str, *, codec: str, rows: int, memory
 class _Sink:
     """A file that is laid out by the first rows that come: which columns are dictionaries."""
 
-    def __init__(self, path: str, schema: pa.Schema, codec: str) -> None:
+    def __init__(self, path: str, schema: pa.Schema, codec: str, memory_bytes: int) -> None:
         self._path = path
+        self._memory_bytes = memory_bytes
         self._schema = schema
         self._options: dict[str, Any] = {"compression": "none" if codec == "uncompressed" else codec}
         if codec == "zstd":
@@ -65,15 +70,30 @@ class _Sink:
         self._spelled: frozenset[str] = frozenset()
 
     def write(self, table: pa.Table) -> int:
+        """Write a row group and return its rows. Errors: NoLane."""
         table = table.unify_dictionaries()
-        if self._writer is None:
-            dictionaries, self._spelled = _layout(table)
-            table = _spelled(table, self._spelled)
-            self._writer = self._opened(_with_fields(table.schema, self._schema), dictionaries)
+        _check_texts(table)
+        writer = self._writer
+        if writer is not None:
+            table = self._spell(table)
         else:
-            table = _spelled(table, self._spelled)
-        self._writer.write_table(table.cast(self._writer.schema), row_group_size=max(table.num_rows, 1))
+            dictionaries, self._spelled = _layout(table)
+            table = self._spell(table)
+            writer = self._writer = self._opened(_with_fields(table.schema, self._schema), dictionaries)
+        writer.write_table(table.cast(writer.schema), row_group_size=max(table.num_rows, 1))
         return int(table.num_rows)
+
+    def _spell(self, table: pa.Table) -> pa.Table:
+        """Write out the texts of dictionaries that have too many values. Errors: NoLane where they take too much."""
+        for name in self._spelled:
+            number = table.column_names.index(name)
+            column = table.column(number)
+            lengths = pc.binary_length(column.chunk(0).dictionary)
+            size = sum(pc.sum(lengths.take(chunk.indices)).as_py() or 0 for chunk in column.chunks)
+            if size > self._memory_bytes:
+                raise NoLane(f"the texts of {name!r} take {size} bytes")
+            table = table.set_column(number, name, column.cast(column.type.value_type))
+        return table
 
     def close(self) -> None:
         if self._writer is not None:
@@ -117,7 +137,10 @@ def _tables(lane: Lane, piece: Slice, schema: pa.Schema) -> Iterator[pa.Table]:
         with file:
             start = 0
             for number in range(file.num_row_groups):
-                table = _as(file.read_row_group(number, use_threads=False), schema)
+                read = file.read_row_group(number, use_threads=False)
+                _check_dictionaries(read, lane.dictionaries[task.data_file.path][number])
+                table = _as(read, schema)
+                del read
                 end = start + table.num_rows
                 if max(start, low) < min(end, high):
                     yield table.slice(max(low - start, 0), min(end, high) - max(start, low))
@@ -140,14 +163,26 @@ def _as(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, names=schema.names)
 
 
+def _check_dictionaries(table: pa.Table, entries: Mapping[int, int]) -> None:
+    """Refuse dictionaries of other lengths than their pages say: PyArrow leaves out a value that comes again, and does
+    not move the indices of those that follow it."""
+    for place, column in enumerate(table.columns):
+        if not pa.types.is_dictionary(column.type) or place not in entries:
+            continue
+        if any(len(chunk.dictionary) != entries[place] for chunk in column.chunks if len(chunk)):
+            raise NoLane("a dictionary has a value twice, or not all that its page says")
+
+
 def check_indices(column: pa.ChunkedArray) -> None:
     """Refuse indices that a dictionary does not have, of nulls too: PyArrow reads what a garbled page names, and would
     write whatever lies there."""
     for chunk in column.chunks:
-        indices = chunk.indices
+        indices, most = chunk.indices, len(chunk.dictionary)
+        if not most and indices.null_count < len(indices):
+            raise NoLane("a page names values of a dictionary that has none")
         every = pa.Array.from_buffers(indices.type, len(indices), [None, indices.buffers()[1]], offset=indices.offset)
         bounds = pc.min_max(every)
-        if len(chunk) and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < max(len(chunk.dictionary), 1):
+        if len(chunk) and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < max(most, 1):
             raise NoLane("a page names a value that its dictionary does not have")
 
 
@@ -198,12 +233,15 @@ def _repeats(column: pa.ChunkedArray, most: int) -> bool:
     return bool(pc.count_distinct(storage).as_py() <= most)
 
 
-def _spelled(table: pa.Table, names: Iterable[str]) -> pa.Table:
-    for name in names:
-        number = table.column_names.index(name)
-        column = table.column(number)
-        table = table.set_column(number, name, column.cast(column.type.value_type))
-    return table
+def _check_texts(table: pa.Table) -> None:
+    """Refuse texts that are longer than the bounds that PyArrow writes: one alone would leave a column without any."""
+    for column in table.columns:
+        dictionary = pa.types.is_dictionary(column.type)
+        texts = column.chunk(0).dictionary if dictionary else column
+        if pa.types.is_string(texts.type) or pa.types.is_binary(texts.type):
+            longest = pc.max(pc.binary_length(texts)).as_py() or 0
+            if longest > LONGEST_BOUND:
+                raise NoLane(f"a text has {longest} bytes")
 
 
 def _with_fields(found: pa.Schema, wanted: pa.Schema) -> pa.Schema:

@@ -68,7 +68,7 @@ class Makeups:
         ]
         shapes = dict.fromkeys(file.shape for file in files if file is not None and file.doubt is None)
         by_arrow = {shape: columns for shape in shapes if (columns := self._splicer.by_arrow(shape)) is not None}
-        lane = self._lane(files, by_arrow) if lane_pays else None
+        lane = self._lane(whole, files, by_arrow) if lane_pays else None
         recodable = dict.fromkeys((*self._by_duckdb, *by_arrow))
         return Recipe(whole=whole, made=makeup(whole, files, policy, list(recodable)), lane=lane, by_arrow=by_arrow)
 
@@ -92,11 +92,21 @@ class Makeups:
                 sources += [self._piece(piece, columns, recipe.lane) for piece in self._pieces(part, wanted)]
         return Assembly(whole=whole, target=target, sources=sources, spliced_bytes=made.spliced_bytes)
 
-    def _lane(self, files: Sequence[StoredFile | None], by_arrow: Mapping[Hashable, tuple[Column, ...]]) -> Lane | None:
+    def _lane(
+        self,
+        whole: Slice,
+        files: Sequence[StoredFile | None],
+        by_arrow: Mapping[Hashable, tuple[Column, ...]],
+    ) -> Lane | None:
         """Return the lane of all of these files; None where they are not of one shape that PyArrow writes."""
-        sound = [file for file in files if file is not None and file.doubt is None]
-        shapes = {file.shape for file in sound}
-        if len(sound) < len(files) or len(shapes) != 1 or not shapes <= by_arrow.keys():
+        sound = {
+            task.data_file.path: file
+            for task, file in zip(whole.tasks, files, strict=True)
+            if file is not None and file.doubt is None
+        }
+        shapes = {file.shape for file in sound.values()}
+        every = {task.data_file.path for task in whole.tasks}
+        if sound.keys() != every or len(shapes) != 1 or not shapes <= by_arrow.keys():
             return None
         return lane_of(sound, by_arrow[shapes.pop()], self._lane_memory_bytes)
 

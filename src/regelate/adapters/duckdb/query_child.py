@@ -183,7 +183,7 @@ class Child:
                 fault = query_fault(
                     error, question.scanned, limits.seconds, sql, reread=lambda: fault_of_reading(connection, question)
                 )
-                raise located(fault, connection, question.scanned) from error
+                raise located(fault, lambda: connection, question.scanned) from error
 
     def _session(self, question: Question) -> duckdb.DuckDBPyConnection:
         if question.remote and self._extensions != EXTENSIONS:

@@ -17,6 +17,8 @@ _HEADERS = {DATA: DATA_HEADER, DICTIONARY: DICTIONARY_HEADER, DATA_V2: V2_HEADER
 _HEADER_BYTES = (256, 16 * 1024, 1024 * 1024)
 """What is read for a header: nearly all are short, some hold long bounds."""
 HEADER_VALUES = 1_000
+DICTIONARIES = frozenset((2, 8))
+"""PLAIN_DICTIONARY and RLE_DICTIONARY, among the encodings."""
 COPY_BYTES = 8 * 1024 * 1024
 BITS = 0xFFFFFFFF
 _LEVELS = (3, 4)
@@ -57,6 +59,22 @@ def checksum(file: BinaryIO, chunk: Chunk) -> int:
 
     _walk(file, chunk, add)
     return found
+
+
+def dictionary_entries(file: BinaryIO, chunk: Chunk) -> int | None:
+    """Return how many values the dictionary of a chunk has, by which all of its data pages are encoded; None where some
+    are not. Errors: Malformed."""
+    entries: int | None = None
+    for page in pages_between(file, chunk.start, chunk.start + chunk.size):
+        kind = page.header.whole(TYPE)
+        inner = page.header.struct(_HEADERS.get(-1 if kind is None else kind, -1))
+        if inner is None:
+            raise Malformed(f"there is no page at byte {page.at}")
+        if kind == DICTIONARY:
+            entries = _counted(inner.whole(1), page.at)
+        elif inner.whole(4 if kind == DATA_V2 else 2) not in DICTIONARIES:
+            return None
+    return entries
 
 
 def _walk(file: BinaryIO, chunk: Chunk, add: Callable[[bytes], None]) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from regelate import __version__
-from regelate.adapters.parquet.annotations import annotate
-from regelate.adapters.parquet.chunks import STATISTICS, Chunk, placed
+from regelate.adapters.parquet.annotations import BYTE_ARRAY, annotate
+from regelate.adapters.parquet.chunks import KIND, STATISTICS, Chunk, placed
 from regelate.adapters.parquet.footer import COLUMNS, MAGIC, ROW_GROUPS, ended
 from regelate.adapters.parquet.inputs import (
     COLUMN_ORDERS,
@@ -28,11 +28,11 @@ from regelate.adapters.parquet.inputs import (
     read_file,
     type_orders,
 )
-from regelate.adapters.parquet.pages import COPY_BYTES, checksum, read_all
+from regelate.adapters.parquet.pages import COPY_BYTES, DICTIONARIES, checksum, dictionary_entries, read_all
 from regelate.adapters.parquet.shape import Shape, arrow_shape, duckdb_shape, required_as
 from regelate.adapters.parquet.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Items, Malformed, Raw, Struct
 from regelate.adapters.parquet.thrift_writer import encode
-from regelate.core.planning.splicing import RowGroup, StoredFile
+from regelate.core.planning.splicing import MIXED, RowGroup, StoredFile
 from regelate.core.running.parts import Source
 from regelate.core.table.schema import Column
 from regelate.errors import InvariantViolated
@@ -40,8 +40,6 @@ from regelate.errors import InvariantViolated
 log = logging.getLogger(__name__)
 TOTAL_BYTES, GROUP_OFFSET, TOTAL_COMPRESSED, ORDINAL = 2, 5, 6, 7
 """Fields of a RowGroup."""
-DICTIONARIES = frozenset((2, 8))
-"""PLAIN_DICTIONARY and RLE_DICTIONARY, among the encodings of a column chunk."""
 MAX_ORDINAL = 2**15 - 1
 WRITER = f"regelate version {__version__}".encode()
 """Who wrote a file of which several writers wrote the row groups."""
@@ -69,9 +67,9 @@ class ParquetSplicer:
         try:
             with Path(path).open("rb") as file:
                 found = read_file(file, self._columns)
+                return StoredFile(shape=found.shape, groups=tuple(_told(file, group) for group in found.groups))
         except (Malformed, OSError) as error:
             return StoredFile(doubt=str(error))
-        return StoredFile(shape=found.shape, groups=tuple(map(_told, found.groups)))
 
     def join(self, sources: Sequence[Source], target: str) -> bool:
         """Join local files into a new one, in their order; False where they cannot be one after all.
@@ -157,13 +155,18 @@ class ParquetSplicer:
             sink.write(ended(encode(footer)))
 
 
-def _told(group: Group) -> RowGroup:
+def _told(file: BinaryIO, group: Group) -> RowGroup:
+    entries = (
+        (place, dictionary_entries(file, chunk))
+        for place, chunk in enumerate(group.chunks)
+        if chunk.meta.whole(KIND) == BYTE_ARRAY and chunk.encodings & DICTIONARIES
+    )
     return RowGroup(
         rows=group.rows,
         size_bytes=group.size_bytes,
         codecs=frozenset(chunk.codec for chunk in group.chunks),
         uncompressed_bytes=sum(chunk.uncompressed for chunk in group.chunks),
-        dictionaries=frozenset(place for place, chunk in enumerate(group.chunks) if chunk.encodings & DICTIONARIES),
+        dictionaries=tuple((place, MIXED if count is None else count) for place, count in entries),
     )
 
 

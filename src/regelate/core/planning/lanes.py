@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from regelate.core.planning.splicing import StoredFile
+from regelate.core.planning.splicing import MIXED, StoredFile
 from regelate.core.policy.policy import CompactionPolicy, Strategy
 from regelate.core.table.schema import Column
 from regelate.core.table.table import FileScanTask
@@ -22,23 +22,31 @@ DICTIONARY_SHARE = 5
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
     """How files of one shape are recoded. `columns`: what they hold, required or not as they have it; `texts`: the
-    places of those that are read as dictionaries."""
+    places of those that are read as dictionaries; `dictionaries`: how many values each of these has in each row group,
+    by the file's path and the column's place. What is stored without one is not in it."""
 
     columns: tuple[Column, ...]
     texts: tuple[int, ...]
+    dictionaries: Mapping[str, tuple[Mapping[int, int], ...]]
 
 
-def lane_of(files: Sequence[StoredFile], columns: Sequence[Column], memory_bytes: int) -> Lane | None:
-    """Return the lane of files that hold these columns; None where a row group, decoded, may take more memory.
+def lane_of(files: Mapping[str, StoredFile], columns: Sequence[Column], memory_bytes: int) -> Lane | None:
+    """Return the lane of files that hold these columns, by their paths; None where a row group, decoded, may take more
+    memory.
 
-    A value takes eight bytes beside the pages at most: numbers of a dictionary, and where texts begin.
+    A value takes eight bytes beside the pages at most: numbers of a dictionary, and where texts begin. A text is read
+    as dictionaries where the first row group is stored so, and none is by halves.
     """
-    groups = [group for file in files for group in file.groups]
+    groups = [group for file in files.values() for group in file.groups]
     if any(group.uncompressed_bytes + 8 * group.rows * len(columns) > memory_bytes for group in groups):
         return None
-    stored = groups[0].dictionaries if groups else frozenset[int]()
-    texts = tuple(place for place, c in enumerate(columns) if c.type in TEXTS and place in stored)
-    return Lane(columns=tuple(columns), texts=texts)
+    mixed = {place for group in groups for place, entries in group.dictionaries if entries == MIXED}
+    first = dict(groups[0].dictionaries) if groups else {}
+    texts = tuple(
+        place for place, column in enumerate(columns) if column.type in TEXTS and place in first.keys() - mixed
+    )
+    dictionaries = {path: tuple(dict(group.dictionaries) for group in file.groups) for path, file in files.items()}
+    return Lane(columns=tuple(columns), texts=texts, dictionaries=dictionaries)
 
 
 def takes_lane(tasks: Sequence[FileScanTask], columns: Sequence[Column], policy: CompactionPolicy) -> bool:

@@ -46,16 +46,21 @@ class Fate(StrEnum):
     """It keeps company to a small one beside it, which would be a small row group in the middle of the output."""
 
 
+MIXED = -1
+"""In the place of how many values a dictionary has, by which some pages are not encoded."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroup:
     """One row group, as a footer tells. `codecs`: of its column chunks, by Iceberg's names; `uncompressed_bytes`: of
-    its pages; `dictionaries`: the places of the leaf columns of which it stores some as such."""
+    its pages; `dictionaries`: how many values those of its texts have, by the places of the leaf columns, MIXED where
+    not all pages are encoded by one."""
 
     rows: int
     size_bytes: int
     codecs: frozenset[str]
     uncompressed_bytes: int = 0
-    dictionaries: frozenset[int] = frozenset()
+    dictionaries: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
