@@ -128,9 +128,11 @@ CASES: Mapping[str, Case] = {
         rows=48_000,
         small=(10, 5_000),
     ),
-    "1x": Case(words="files of A, a quarter of it", make=plain, files=500, rows=5_000, small=(20, 500), scaling=True),
-    "4x": Case(words="files of A, all of it", make=plain, files=2_000, rows=5_000, small=(80, 500), scaling=True),
+    "1x": Case(
+        words="files of A, a quarter of it", make=events, files=100, rows=64_000, small=(5, 5_000), scaling=True
+    ),
+    "4x": Case(words="files of A, all of it", make=events, files=400, rows=64_000, small=(10, 5_000), scaling=True),
     "16x": Case(
-        words="files of A, four times of it", make=plain, files=8_000, rows=5_000, small=(320, 500), scaling=True
+        words="files of A, four times of it", make=events, files=1_600, rows=64_000, small=(20, 5_000), scaling=True
     ),
 }

@@ -604,4 +604,4 @@ def test_without_memory_no_file_is_blamed_for_a_fault_that_names_none() -> None:
             raise duckdb.OutOfMemoryException("Out of Memory Error: Allocation failure")
 
     fault = DataUnavailable("DATA_FILE_CORRUPT", "cannot read an input", path=None)
-    assert located(fault, Exhausted(), ScanPaths(data=("/lake/a.parquet",))).code == "OUT_OF_MEMORY"  # type: ignore[arg-type]
+    assert located(fault, Exhausted, ScanPaths(data=("/lake/a.parquet",))).code == "OUT_OF_MEMORY"  # type: ignore[arg-type]
