@@ -183,7 +183,7 @@ bench: install ## measure; the figures land in benchmarks/results
 bench-spark: setup-spark ## COMPACT beside Spark, PyIceberg and a bare COPY (half an hour); into docs/spark.md too
 	$(BIN)/python -m benchmarks --runs 3 spark_large spark_many spark_deletes
 
-bench-peers: setup-spark setup-peers ## COMPACT beside a bare COPY, PyIceberg, Polars and Spark, six kinds of tables (an hour); into docs/performance.md too
+bench-peers: setup-spark setup-peers ## COMPACT beside a bare COPY, PyIceberg, Polars and Spark, eight kinds of tables (an hour); into docs/performance.md too
 	$(BIN)/python -m benchmarks peers
 
 study: setup-spark ## 200 small merges under six ways to compact (ITERATIONS=20 ROWS=100000 ENGINE=spark MERGE_ON_READ=1 PUBLISH=1)
